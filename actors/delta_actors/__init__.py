@@ -1,0 +1,1 @@
+"""What waits: the actor runtime, the MCP library, the gateway, and one package per actor."""

@@ -1,0 +1,191 @@
+"""What an actor is: a role, typed handlers, and whatever it runs beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from socket import socket
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import trio
+
+from delta_protocol.config import StackConfig
+from delta_protocol.wire.message import Event, Item, Origin, Principal, Request, Role
+
+ReplyT = TypeVar("ReplyT")
+EventT = TypeVar("EventT", bound=Event)
+
+Listener = Callable[[Item], Awaitable[Item | None]]
+"""Takes the items of an open call; what it returns answers a question, and is ignored for other items."""
+
+
+class Call(Protocol):
+    """An open call, as its handler sees it. The handler runs in a cancel scope that ends at `deadline`."""
+
+    @property
+    def caller(self) -> Role:
+        """Who asked: proven by the link's greeting."""
+        ...
+
+    @property
+    def principal(self) -> Principal:
+        """On whose behalf. From a link that may speak for others (transport, journal, sandbox)."""
+        ...
+
+    @property
+    def origin(self) -> Origin | None:
+        """The client call behind it, if one is."""
+        ...
+
+    @property
+    def trace(self) -> str:
+        """W3C traceparent, or empty."""
+        ...
+
+    @property
+    def deadline(self) -> float:
+        """When the caller stops waiting, on this process's trio clock; `math.inf` if never."""
+        ...
+
+    @property
+    def caller_lost(self) -> trio.Event:
+        """Set when the link broke with the call open. Not a cancel: the handler decides."""
+        ...
+
+    async def emit(self, item: Item) -> None:
+        """Send an item down to the caller; waits while the caller's buffer is full."""
+        ...
+
+    async def question(self, item: Item) -> Item:
+        """Send a question down and wait for its answer."""
+        ...
+
+
+class Ref(Protocol):
+    """Another actor, as one sees it from outside. Messages go out in the order they were given."""
+
+    async def ask(
+        self,
+        request: Request[ReplyT],
+        *,
+        listener: Listener | None = None,
+        principal: Principal | None = None,
+        origin: Origin | None = None,
+        nowait: bool = False,
+    ) -> ReplyT:
+        """Send `request` and return its reply.
+
+        The caller's own cancel scopes rule: their earliest deadline travels along, and cancelling cancels the handler.
+        `principal` and `origin` default to those of the call being handled in this task, if any.
+        With `nowait` a link without credit raises `Overloaded` at once (edges); otherwise the caller waits for credit.
+
+        Raises what the handler raised (a `DeltaError`), `ActorCrashed`, `ActorUnavailable`.
+        """
+        ...
+
+    async def tell(self, event: Event) -> None:
+        """Send an event. Returns when it is on its way; raises `ActorUnavailable` if it cannot be."""
+        ...
+
+    def stream(self, request: Request[Any]) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Item]]:
+        """Open `request` and receive its items; leaving the block cancels it. An error of the handler is raised from the
+        channel's iteration's end (leaving the block)."""
+        ...
+
+
+class Handlers:
+    """The typed table of what an actor answers."""
+
+    def __init__(self) -> None:
+        self.asks: dict[type[Request[Any]], Callable[[Any, Call], Awaitable[Any]]] = {}
+        self.events: dict[type[Event], Callable[[Any], None]] = {}
+        self.inline: dict[type[Request[Any]], Callable[[Any, Call], Any]] = {}
+
+    def ask(self, request: type[Request[ReplyT]], handler: Callable[[Any, Call], Awaitable[ReplyT]]) -> None:
+        """`handler(message, call)` answers `request`; runs in a worker task under the call's deadline."""
+        self.asks[request] = handler
+
+    def ask_inline(self, request: type[Request[ReplyT]], handler: Callable[[Any, Call], ReplyT]) -> None:
+        """A handler that never waits: runs in the reader's own step (much cheaper)."""
+        self.inline[request] = handler
+
+    def tell(self, event: type[EventT], handler: Callable[[EventT], None]) -> None:
+        """`handler(event)` takes an event; it must not wait."""
+        self.events[event] = handler
+
+
+class Context(Protocol):
+    """What the runtime gives an actor for its life."""
+
+    @property
+    def role(self) -> Role:
+        """The actor's own role."""
+        ...
+
+    @property
+    def incarnation(self) -> int:
+        """Counts the actor's starts within its stack; part of every link's greeting."""
+        ...
+
+    @property
+    def config(self) -> StackConfig:
+        """The stack's resolved configuration."""
+        ...
+
+    @property
+    def state_dir(self) -> Path:
+        """What survives restarts; mode 0700."""
+        ...
+
+    @property
+    def runtime_dir(self) -> Path:
+        """Sockets and other things of this run only; mode 0700."""
+        ...
+
+    @property
+    def sockets(self) -> Mapping[str, socket]:
+        """Inherited listening sockets for the outside (`http`, `mcp`), non-blocking."""
+        ...
+
+    @property
+    def nursery(self) -> trio.Nursery:
+        """Lives as long as the actor serves; its tasks are cancelled after the last handler ended."""
+        ...
+
+    @property
+    def stopping(self) -> trio.Event:
+        """Set when the actor is to take no more and finish."""
+        ...
+
+    def ref(self, role: Role) -> Ref:
+        """Return the ref of a role that `wire.table.ASKS` allows; `KeyError` otherwise. One link per role, opened on
+        first use and again after a crash."""
+        ...
+
+
+class Actor:
+    """Base class. One instance per process (or task); constructed without arguments by the runtime.
+
+    Life: `start(context)` -> handlers serve (READY) -> `run()` beside them -> stopping -> `stop()`.
+    """
+
+    role: ClassVar[Role]
+
+    async def start(self, context: Context) -> tuple[str, ...]:
+        """Open what is needed to serve; return addresses bound for the outside. Must not wait for other actors."""
+        raise NotImplementedError
+
+    def handlers(self) -> Handlers:
+        """Return the table of what this actor answers."""
+        raise NotImplementedError
+
+    async def run(self) -> None:
+        """Work beside the handlers, begun after READY (recovery, background refresh). Cancelled on stop."""
+
+    async def stop(self) -> None:
+        """Close what `start` opened. Called once, after the last handler ended or the stop deadline passed."""
+
+    def statistics(self) -> dict[str, Any]:
+        """Return plain JSON figures for `status`."""
+        return {}

@@ -1,0 +1,216 @@
+"""What a program asked to change, and the plan made of it. Shared by sandbox (recording), plan and journal.
+
+Values are JSON text with exact integers (`delta_protocol.codecs.exact_json`). Where a value stands for something that
+exists only after an earlier planned call was made, the JSON holds null at that place and a `Hole` names the place and what
+goes there.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from delta_protocol.wire.message import Json
+
+Path = tuple[str | int, ...]
+"""Keys and indexes from a value's root."""
+
+
+class ResultRef(msgspec.Struct, frozen=True, array_like=True, tag="ref"):
+    """A part of the decoded result of an earlier write of the same program; `write` is the recording's write id."""
+
+    write: int
+    path: Path = ()
+
+
+class Text(msgspec.Struct, frozen=True, array_like=True, tag="text"):
+    """Literal text between references, in a template string."""
+
+    text: str
+
+
+class Hole(msgspec.Struct, frozen=True, array_like=True):
+    """What fills `path`: one `ResultRef` alone keeps its JSON type; several parts are joined as text."""
+
+    path: Path
+    parts: tuple[ResultRef | Text, ...]
+
+
+class Value(msgspec.Struct, frozen=True, array_like=True):
+    """A JSON value with holes."""
+
+    json: Json
+    holes: tuple[Hole, ...] = ()
+
+
+class Op(StrEnum):
+    """One recorded mutation of an entity (sandbox 6)."""
+
+    SET = "set"
+    DELETE = "delete"
+    APPEND = "append"
+    SPLICE = "splice"
+    REPLACE = "replace"
+
+
+class Mutation(msgspec.Struct, frozen=True, array_like=True):
+    """`path` is where, from the entity's root. `value`: the new value (set, replace) or list of values (append, splice)."""
+
+    op: Op
+    path: Path
+    value: Value | None = None
+    start: int = 0
+    remove: int = 0
+    line: int = 0
+
+
+class EntityRef(msgspec.Struct, frozen=True, array_like=True):
+    """Which entity: connector, collection, and the key as JSON text."""
+
+    connector: str
+    collection: str
+    key: Json
+
+
+class EntityChange(msgspec.Struct, frozen=True, array_like=True):
+    """An entity the program read and then mutated. `after` is our own replay of `mutations` on `before`, never the
+    worker's word. `complete` is False when it came from a list that may show less than the entity has."""
+
+    entity: EntityRef
+    before: Json
+    after: Value
+    mutations: tuple[Mutation, ...]
+    seq: int
+    """Order of the first mutation among all changes and writes of the program."""
+    line: int = 0
+    complete: bool = True
+    read_fields: tuple[str, ...] = ()
+    """Top-level fields the program looked at; checked for conflicts too."""
+
+
+class Write(msgspec.Struct, frozen=True, array_like=True):
+    """A write tool called by name, or a collection's create or delete. `id` is what `ResultRef.write` names."""
+
+    id: int
+    connector: str
+    tool: str
+    arguments: Value
+    seq: int
+    line: int = 0
+    column: int = 0
+    collection: str | None = None
+    operation: str = "call"
+    """`call` | `create` | `delete`."""
+    entity: EntityRef | None = None
+    """delete: what is deleted."""
+    before: Json | None = None
+    """delete: the entity as this program read it, if it did."""
+    changes: tuple[Mutation, ...] = ()
+    """create: mutations of the new entity after its creation, already folded into `arguments` where its tool can take
+    them; what is left becomes updates that depend on this call."""
+
+
+class Read(msgspec.Struct, frozen=True, array_like=True):
+    """One read the program made, for the memo and for deriving the plan again."""
+
+    connector: str
+    tool: str
+    arguments: Json
+    occurrence: int
+    result: Json
+    """The decoded result as the program saw it (structured content, JSON text, or text as a JSON string)."""
+    error: bool = False
+
+
+class Recording(msgspec.Struct, frozen=True, array_like=True):
+    """Everything one program run asked for, after the trusted replay."""
+
+    catalogue: int
+    changes: tuple[EntityChange, ...] = ()
+    writes: tuple[Write, ...] = ()
+    reads: tuple[Read, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Reversibility(StrEnum):
+    """Class of a planned call (plan-apply-undo 5.4): R0 true inverse, R1 update with before-image, R2 restorable as a
+    new object, R3 irreversible or unknown."""
+
+    R0 = "R0"
+    R1 = "R1"
+    R2 = "R2"
+    R3 = "R3"
+
+
+class Inverse(msgspec.Struct, frozen=True, array_like=True):
+    """How a call is taken back. Holes may refer to the call's own result (`ResultRef.write` = the call's number)."""
+
+    tool: str
+    arguments: Value
+    words: str
+
+
+class ReadBack(msgspec.Struct, frozen=True, array_like=True):
+    """How a call's effect is seen: call `tool`, take `path` of its decoded result, compare `expect`.
+
+    `expect` maps top-level fields to wanted values (with holes). `absent`: the reader must say that it is not there.
+    `contains`/`lacks`: (field, element) pairs that an array field must or must not hold, an element being matched on the
+    fields it gives.
+    """
+
+    tool: str
+    arguments: Value
+    path: Path = ()
+    expect: Value = Value(b"{}")
+    absent: bool = False
+    contains: tuple[tuple[str, Value], ...] = ()
+    lacks: tuple[tuple[str, Value], ...] = ()
+
+
+class PlannedCall(msgspec.Struct, frozen=True, array_like=True):
+    """One call of a plan. `number` is 1-based; holes refer to lower numbers only."""
+
+    number: int
+    connector: str
+    tool: str
+    arguments: Value
+    reversibility: Reversibility
+    words: str
+    """What it does, for people: `T-1: status open → closed`."""
+    entity: EntityRef | None = None
+    operation: str = "call"
+    """`update` | `create` | `delete` | `add` | `remove` | `call`."""
+    fields: tuple[str, ...] = ()
+    """Top-level fields of the entity that the call writes."""
+    inverse: Inverse | None = None
+    irreversible_because: str | None = None
+    read_back: ReadBack | None = None
+    probe: ReadBack | None = None
+    """How to find out, after a lost reply, whether the call was made."""
+    line: int = 0
+
+
+class Precondition(msgspec.Struct, frozen=True, array_like=True):
+    """An entity as it was read: re-read with `tool`/`arguments` before anything is sent, and compared on `fields`."""
+
+    entity: EntityRef
+    tool: str
+    arguments: Json
+    path: Path
+    before: Json
+    fields: tuple[str, ...]
+    version: str | None = None
+
+
+class Plan(msgspec.Struct, frozen=True, array_like=True):
+    """Ordered calls with everything needed to check, make, read back and take them back.
+
+    `hash` is sha256 over the canonical form of all other fields; an approval is bound to it.
+    """
+
+    catalogue: int
+    calls: tuple[PlannedCall, ...]
+    preconditions: tuple[Precondition, ...] = ()
+    notes: tuple[str, ...] = ()
+    hash: str = ""

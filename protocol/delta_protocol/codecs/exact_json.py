@@ -1,0 +1,62 @@
+"""JSON that keeps integers exact and has one canonical text.
+
+msgspec decodes integers of any size exactly and refuses NaN, Infinity and trailing bytes. Numbers out of a double's
+range, duplicate keys and nesting beyond `MAX_DEPTH` are refused or bounded here.
+
+The canonical form follows RFC 8785 in key order (UTF-16 code units), minimal escapes and no white space, and departs from
+it in one point: integers are written as they are, however large, where RFC 8785 would round them to a double.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from delta_protocol.errors import Invalid
+
+MAX_DEPTH = 256
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def decode(text: bytes | str, *, what: str = "value") -> Any:  # noqa: ANN401 - any JSON value
+    """Return the decoded value.
+
+    Raises `Invalid`, naming `what`, on malformed JSON, non-finite numbers or too deep nesting.
+    """
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Invalid(f"{what} is not JSON: {error}", what=what) from None
+
+
+def encode(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
+    """Return compact JSON text, keys in their given order."""
+    return _encode(value)
+
+
+def canonical(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
+    """Return the one canonical text of `value`."""
+    return _encode(_sorted(value))
+
+
+def digest(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Return the sha256 (hex) of the canonical text."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def _sorted(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value, key=_utf16)}
+    if isinstance(value, list | tuple):
+        return [_sorted(item) for item in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        return int(value)
+    return value
+
+
+def _utf16(key: str) -> bytes:
+    return key.encode("utf-16-be", "surrogatepass")

@@ -1,0 +1,103 @@
+"""The three kinds of message an actor understands, and what comes with each.
+
+A request type names its reply type as its parameter, so that ``await ref.ask(request)`` is checked::
+
+    class GetTool(Request[Tool], frozen=True):
+        name: str
+
+Bodies are msgspec arrays tagged with the class name. MCP payloads inside them are JSON text (`Json`), so that
+64-bit integers stay exact and nothing is decoded twice.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Generic, TypeVar, get_args
+
+import msgspec
+
+ReplyT = TypeVar("ReplyT")
+
+Json = bytes
+"""UTF-8 JSON text, carried opaquely."""
+
+
+class Role(StrEnum):
+    """Who a link's end is. `operator` is a person's command line, `supervisor` the parent process."""
+
+    TRANSPORT = "transport"
+    REGISTRY = "registry"
+    SANDBOX = "sandbox"
+    JOURNAL = "journal"
+    RESULTS = "results"
+    AUTH = "auth"
+    SUPERVISOR = "supervisor"
+    OPERATOR = "operator"
+
+
+class Request(msgspec.Struct, Generic[ReplyT], frozen=True, array_like=True, tag=True):
+    """Asks for exactly one reply of type `ReplyT`."""
+
+
+class Event(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Told, not asked: no reply, no delivery guarantee beyond the link's."""
+
+
+class Item(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Flows on an open call, down (callee to caller) or, as the answer to a question, up."""
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True):
+    """The reply of a request that only has to succeed."""
+
+
+def reply_type(request: type[Request[Any]]) -> Any:  # noqa: ANN401 - a type expression
+    """Return the type that `request` declared as its reply."""
+    return get_args(request.__orig_bases__[0])[0]  # type: ignore[attr-defined]
+
+
+class Principal(msgspec.Struct, frozen=True, array_like=True):
+    """On whose behalf something happens. `id` is stable: it is what the journal keeps."""
+
+    id: str
+    kind: str
+    """`loopback` | `stdio` | `token` | `operator` | `system`."""
+    scopes: tuple[str, ...] = ()
+
+
+SYSTEM = Principal("system", "system")
+
+
+class Origin(msgspec.Struct, frozen=True, array_like=True):
+    """The client call that a piece of work began with, so that a connector's question finds its way up."""
+
+    conversation: str
+    request: str
+    client: str = ""
+    progress: bool = False
+    """Whether the client asked for progress."""
+    capabilities: tuple[str, ...] = ()
+    """What the client declared: `elicitation.form`, `elicitation.url`, `sampling`, `roots`."""
+
+
+class Progress(Item, frozen=True):
+    """Progress of the open call. `progress` only grows."""
+
+    progress: float
+    total: float | None = None
+    message: str = ""
+
+
+class Question(Item, frozen=True):
+    """A connector asks the client behind the open call (`elicitation/create`, `sampling/createMessage`, `roots/list`)."""
+
+    connector: str
+    method: str
+    params: Json
+
+
+class Answer(Item, frozen=True):
+    """The client's answer to a `Question`: the JSON-RPC result, or an error object."""
+
+    result: Json | None = None
+    error: Json | None = None

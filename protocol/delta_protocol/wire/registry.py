@@ -1,0 +1,112 @@
+"""Messages to the registry, which owns the connectors and the catalogue."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from delta_protocol.catalogue.model import Catalogue, ConnectorState
+from delta_protocol.wire.message import Done, Event, Item, Json, Request
+
+
+class GetCatalogue(Request[Catalogue], frozen=True):
+    """The newest snapshot, or the one of that number. `NotFound` when it is no longer kept."""
+
+    number: int | None = None
+
+
+class CatalogueChanged(Item, frozen=True):
+    """A newer snapshot exists. `notes` say what changed, in words."""
+
+    number: int
+    notes: tuple[str, ...] = ()
+
+
+class WatchCatalogue(Request[Done], frozen=True):
+    """Stays open; a `CatalogueChanged` item flows down for every new snapshot after `since`."""
+
+    since: int
+
+
+class StartConnectors(Event, frozen=True):
+    """A client has had its first answer: start what is not started yet (at most four at once)."""
+
+
+class Outcome(StrEnum):
+    """What became of a call to a connector.
+
+    `ok`: an answer without `isError`. `tool_error`: an answer with `isError`. `refused`: a JSON-RPC error: not made.
+    `not_sent`: nothing left this process. `no_reply`: sent, no answer: unknown.
+    """
+
+    OK = "ok"
+    TOOL_ERROR = "tool_error"
+    REFUSED = "refused"
+    NOT_SENT = "not_sent"
+    NO_REPLY = "no_reply"
+
+
+class ToolReply(msgspec.Struct, frozen=True, array_like=True):
+    """`result` is the upstream CallToolResult as JSON text (null unless `ok` or `tool_error`)."""
+
+    outcome: Outcome
+    result: Json = b"null"
+    message: str = ""
+    """For people: the tool's own error text, or why there is no answer."""
+    retry_after: float | None = None
+    """Seconds, where the connector said so (429/503 before acceptance)."""
+
+
+class ReadTool(Request[ToolReply], frozen=True):
+    """Call a tool that only reads. A tool that may write is refused with `WriteNotPlanned`."""
+
+    connector: str
+    tool: str
+    arguments: Json
+
+
+class WriteTool(Request[ToolReply], frozen=True):
+    """One planned call. Only the journal's link may send it; `key` is the idempotency key, `digest` the tool's pin.
+
+    Never repeated by the registry. A call in flight is not cut by cancellation.
+    """
+
+    connector: str
+    tool: str
+    arguments: Json
+    delta: str
+    call: str
+    key: str
+    digest: str
+
+
+class PassTool(Request[ToolReply], frozen=True):
+    """A client's direct call of a connector with ``expose = "tools"``; refused for any other."""
+
+    connector: str
+    tool: str
+    arguments: Json
+
+
+class ServiceStatus(msgspec.Struct, frozen=True, array_like=True):
+    """One connector, for people and `delta_read {refs: ["services"]}`."""
+
+    name: str
+    state: ConnectorState
+    detail: str = ""
+    server: str = ""
+    era: str = ""
+    pid: int | None = None
+    tools: int = 0
+    restarts: int = 0
+    junk_lines: int = 0
+    """stdout lines that were no messages (acceptance 29)."""
+    stderr_tail: str = ""
+
+
+class Services(Request[tuple[ServiceStatus, ...]], frozen=True):
+    """The connectors' health, in configuration order."""
+
+
+Inbox = GetCatalogue | WatchCatalogue | StartConnectors | ReadTool | WriteTool | PassTool | Services
