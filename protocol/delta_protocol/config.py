@@ -49,6 +49,7 @@ class CollectionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     update: OperationConfig | None = None
     delete: OperationConfig | None = None
     elements: dict[str, ElementsConfig] = {}
+    edits: tuple[OperationConfig, ...] = ()
     version: str | None = None
 
 

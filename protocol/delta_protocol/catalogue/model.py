@@ -134,6 +134,9 @@ class Collection(msgspec.Struct, frozen=True, array_like=True):
     """Entity fields known from the output schema, the create/update parameters, or a first result."""
     version: str | None = None
     """A field that changes with every write (`version`, `etag`, `updated_at`), used for conflicts."""
+    edits: tuple[Binding, ...] = ()
+    """Tools that change one entity, named by `key`, in their own way (`edit_file`): undone with `update` from a
+    before-image that `get` gives."""
     source: str = "inferred"
     """`inferred` | `profile` | `configured`."""
 

@@ -144,7 +144,10 @@ class Reversibility(StrEnum):
 
 
 class Inverse(msgspec.Struct, frozen=True, array_like=True):
-    """How a call is taken back. Holes may refer to the call's own result (`ResultRef.write` = the call's number)."""
+    """How a call is taken back. Holes may refer to the call's own result (`ResultRef.write` = the call's number).
+
+    `tool` belongs to the call's own connector.
+    """
 
     tool: str
     arguments: Value
@@ -166,6 +169,8 @@ class ReadBack(msgspec.Struct, frozen=True, array_like=True):
     absent: bool = False
     contains: tuple[tuple[str, Value], ...] = ()
     lacks: tuple[tuple[str, Value], ...] = ()
+    changed: bool = False
+    """The tool changes the entity in its own way (`edit_file`): the reader must show something else than before."""
 
 
 class PlannedCall(msgspec.Struct, frozen=True, array_like=True):
@@ -189,10 +194,17 @@ class PlannedCall(msgspec.Struct, frozen=True, array_like=True):
     probe: ReadBack | None = None
     """How to find out, after a lost reply, whether the call was made."""
     line: int = 0
+    writes: tuple[tuple[int, Path], ...] = ()
+    """Which of the recording's writes this call makes, and where each one's own result lies in the call's decoded result."""
+    before_from: ReadBack | None = None
+    """No before-image is known yet: the journal reads it with this when the plan is handed in, and completes the call."""
 
 
 class Precondition(msgspec.Struct, frozen=True, array_like=True):
-    """An entity as it was read: re-read with `tool`/`arguments` before anything is sent, and compared on `fields`."""
+    """An entity as it was read: re-read with `tool`/`arguments` before anything is sent, and compared on `fields`.
+
+    `before` null: it must not be there. The field ``""`` is the whole entity.
+    """
 
     entity: EntityRef
     tool: str
