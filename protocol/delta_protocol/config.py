@@ -79,6 +79,8 @@ class ConnectorConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     call_timeout: float = 60.0
     queue: int = 64
     max_line: int = 64 << 20
+    fault: str = ""
+    """Set by loading, never by a file: why it cannot be started. Shown as failed, never started."""
 
 
 class ActorConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,6 +123,8 @@ class AuthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[auth]`. Off loopback a token is always required."""
 
     require_token: bool = False
+    approve_without_terminal: bool = False
+    """Whether `approve --yes` is allowed where nobody can be asked on a terminal."""
 
 
 class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,0 +1,124 @@
+"""Connectors made ready to start: variables expanded, secrets fetched, programs found. One at fault never stops others.
+
+A connector that cannot start keeps its place and carries the reason in `fault`; the registry shows it as failed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from delta_protocol.catalogue.model import Mode
+from delta_protocol.config import ConnectorConfig
+from delta_supervisor.load.expand import Expander, Missing
+from delta_supervisor.load.names import fault_of, identifier
+from delta_supervisor.load.shape import ConfigurationError, nearest
+
+
+def check_name(name: str, where: str) -> None:
+    """Raise `ConfigurationError` with a suggestion when `name` cannot be a connector's name."""
+    fault = fault_of(name)
+    if fault:
+        raise ConfigurationError(
+            f"`connectors.{name}`: {name!r} {fault}, and programs use it as a variable; "
+            f"call it `{identifier(name)}` [{where}]",
+            path=f"connectors.{name}",
+        )
+
+
+def check_shape(name: str, connector: ConnectorConfig, where: str) -> None:
+    """Raise `ConfigurationError` unless exactly one of `command` and `url` is given, with only what belongs to it."""
+    path = f"connectors.{name}"
+    if (connector.command is None) == (connector.url is None):
+        problem = "has both `command` and `url`" if connector.command else "needs a `command` or a `url`"
+        raise ConfigurationError(f"`{path}` {problem} [{where}]", path=path)
+    stray = ("args", "env", "cwd") if connector.url is not None else ("headers",)
+    for field in stray:
+        if getattr(connector, field):
+            raise ConfigurationError(
+                f"`{path}.{field}` means nothing beside `{'url' if connector.url else 'command'}` [{where}]",
+                path=f"{path}.{field}",
+            )
+
+
+def resolve(
+    name: str, connector: ConnectorConfig, expander: Expander, environment: Mapping[str, str]
+) -> ConnectorConfig:
+    """Return the connector with nothing left to look up, or with `fault` saying what is missing."""
+    if not connector.enabled:
+        return connector
+    try:
+        expanded = _expand(f"connectors.{name}", connector, expander)
+        _find_program(f"connectors.{name}", expanded, environment)
+    except Missing as missing:
+        return msgspec.structs.replace(connector, fault=str(missing))
+    return expanded
+
+
+def _expand(path: str, connector: ConnectorConfig, expander: Expander) -> ConnectorConfig:
+    return msgspec.structs.replace(
+        connector,
+        command=connector.command and expander.path(connector.command, field=f"{path}.command"),
+        args=tuple(expander.path(arg, field=f"{path}.args[{index}]") for index, arg in enumerate(connector.args)),
+        env={key: expander.secret(text, field=f"{path}.env.{key}") for key, text in connector.env.items()},
+        cwd=connector.cwd and expander.folder(connector.cwd, field=f"{path}.cwd"),
+        url=connector.url and expander.text(connector.url, field=f"{path}.url"),
+        headers={key: expander.secret(text, field=f"{path}.headers.{key}") for key, text in connector.headers.items()},
+    )
+
+
+def _find_program(path: str, connector: ConnectorConfig, environment: Mapping[str, str]) -> None:
+    if connector.cwd is not None and not os.path.isdir(connector.cwd):
+        raise Missing(f"`{path}.cwd` is {connector.cwd}, which is no folder")
+    if connector.command is None:
+        return
+    search = connector.env.get("PATH", environment.get("PATH", os.defpath))
+    command = connector.command
+    if os.sep in command and not os.path.isabs(command) and connector.cwd:
+        command = os.path.join(connector.cwd, command)
+    if shutil.which(command, path=search) is None:
+        known = [] if os.sep in command else _programs(search)
+        near = nearest(command, known) if known else ""
+        hint = near if near.startswith(" (did") else ""
+        where = "does not exist or cannot be run" if os.sep in command else f"is on no folder of PATH ({search})"
+        raise Missing(f"`{path}.command`: the program {command!r} {where}{hint}; install it or give its full path")
+
+
+def _programs(search: str) -> list[str]:
+    names: set[str] = set()
+    for folder in search.split(os.pathsep):
+        try:
+            names.update(entry.name for entry in os.scandir(folder or "."))
+        except OSError:
+            continue
+    return list(names)
+
+
+def built_in(state_dir: Path, workspace: Path, home: Path) -> tuple[dict[str, ConnectorConfig], list[str]]:
+    """Return the connectors of a stack without a configuration file, and notes for the person who starts it.
+
+    The files connector reads the working directory; it is left out where that would show the whole home, the whole
+    machine or the state directory to a model.
+    """
+    tickets = ConnectorConfig(
+        command=sys.executable,
+        args=("-m", "delta_actors.demo.tickets", "--db", str(state_dir / "tickets.db")),
+        reviewed=True,
+        mode=Mode.SAFE,
+    )
+    connectors = {"tickets": tickets}
+    workspace = workspace.resolve()
+    state = state_dir.resolve()
+    if workspace in (Path("/"), home.resolve()) or state.is_relative_to(workspace) or workspace.is_relative_to(state):
+        return connectors, [f"no files connector: {workspace} is too much to show (start in a project's folder)"]
+    connectors["files"] = ConnectorConfig(
+        command=sys.executable,
+        args=("-m", "delta_actors.demo.files", "--root", str(workspace)),
+        mode=Mode.READ,
+    )
+    return connectors, []
