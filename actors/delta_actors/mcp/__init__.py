@@ -1,0 +1,21 @@
+"""The MCP library: `DeltaServer` and `DeltaClient` in both eras, over stdio, line streams and Streamable HTTP.
+
+A library without actors: it knows no other package but `delta_protocol`, and anybody may use it. Importing it loads
+neither hypercorn nor httpx; the HTTP drivers load theirs on first use.
+"""
+
+from __future__ import annotations
+
+from delta_actors.mcp.context import RequestContext as RequestContext
+from delta_actors.mcp.context import ToolSource as ToolSource
+from delta_actors.mcp.server import DeltaServer as DeltaServer
+from delta_actors.mcp.server import ServerSettings as ServerSettings
+from delta_protocol.mcp.errors import ClientCannot as ClientCannot
+from delta_protocol.mcp.errors import McpError as McpError
+from delta_protocol.mcp.errors import NoReply as NoReply
+from delta_protocol.mcp.errors import NotSent as NotSent
+from delta_protocol.mcp.errors import RpcError as RpcError
+from delta_protocol.mcp.errors import UnknownTool as UnknownTool
+from delta_protocol.mcp.types import TextContent as TextContent
+from delta_protocol.mcp.types import ToolDefinition as ToolDefinition
+from delta_protocol.mcp.types import ToolResult as ToolResult

@@ -1,0 +1,138 @@
+"""What a handler sees of the request it answers: one neutral context for both eras, stdio and HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import trio
+
+from delta_protocol.jsonrpc import Json
+from delta_protocol.mcp import outgoing
+from delta_protocol.mcp.errors import ClientCannot
+from delta_protocol.mcp.incoming import IncomingCall
+from delta_protocol.mcp.types import ToolDefinition, ToolResult, needed_capability
+from delta_protocol.mcp.versions import QUESTIONS, Era
+from delta_protocol.wire.message import Principal
+
+Asker = Callable[[str, Json], Awaitable[Json]]
+"""Puts a question to the client and returns its result; raises `RpcError` when the client answered with an error."""
+
+
+class Channel(Protocol):
+    """The way back to the client for one request."""
+
+    async def notify(self, text: bytes) -> None:
+        """Send a notification that belongs to this request."""
+        ...
+
+
+class RequestContext:
+    """One request, from acceptance to its answer. Handlers run in a cancel scope that ends at `deadline` (trio time).
+
+    `conversation` groups requests: the legacy session, the stdio process, or in the modern era whatever the transport
+    derives. `request` is unique within this server's process.
+    """
+
+    def __init__(
+        self,
+        call: IncomingCall,
+        *,
+        channel: Channel,
+        ask: Asker | None,
+        conversation: str,
+        request: str,
+        principal: Principal,
+        deadline: float,
+    ) -> None:
+        self._call = call
+        self._channel = channel
+        self._ask = ask
+        self._last_progress: float | None = None
+        self._open = True
+        self.conversation = conversation
+        self.request = request
+        self.principal = principal
+        self.deadline = deadline
+
+    @property
+    def era(self) -> Era:
+        """`legacy` (initialize handshake) or `modern` (per-request metadata)."""
+        return self._call.era
+
+    @property
+    def protocol_version(self) -> str:
+        """The revision this request is answered in."""
+        return self._call.version
+
+    @property
+    def client_name(self) -> str:
+        """The client's name as it gave it; empty if it gave none."""
+        return self._call.client
+
+    @property
+    def client_capabilities(self) -> tuple[str, ...]:
+        """What the client declared, as dotted names (`elicitation.form`, `sampling`, `roots`, ...)."""
+        return self._call.capabilities
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether the client gave a progress token."""
+        return self._call.progress_token is not None
+
+    @property
+    def traceparent(self) -> str:
+        """W3C trace context, or empty."""
+        return self._call.traceparent
+
+    async def progress(self, progress: float, total: float | None = None, message: str = "") -> None:
+        """Tell the client how far the request is.
+
+        Does nothing without a token, after the answer, or for a value that does not grow (spec 1.13, acceptance 47).
+        """
+        token = self._call.progress_token
+        if token is None or not self._open:
+            await trio.lowlevel.checkpoint()
+            return
+        if self._last_progress is not None and progress <= self._last_progress:
+            await trio.lowlevel.checkpoint()
+            return
+        self._last_progress = progress
+        await self._channel.notify(outgoing.progress_notification(token, progress, total, message))
+
+    async def ask_client(self, method: str, params: Json = b"{}") -> Json:
+        """Ask the client (`elicitation/create`, `sampling/createMessage`, `roots/list`) and return its result.
+
+        In the modern era the call ends with `input_required` and the handler runs again from its start once the answer
+        is there; then this returns it at once. So a handler must not act before its last question (spec 1.19).
+
+        Raises `ClientCannot` at once where the client did not declare it, `RpcError` where it answered with an error.
+        """
+        if method not in QUESTIONS:
+            raise ClientCannot(method, "a server may not ask this")
+        needed = needed_capability(method, params)
+        if needed not in self.client_capabilities:
+            raise ClientCannot(method, f"the client did not declare {needed}", needed)
+        if self._ask is None:
+            raise ClientCannot(method, "this connection has no way back to the client")
+        return await self._ask(method, params)
+
+    def close(self) -> None:
+        """The answer is made: nothing more is sent for this request."""
+        self._open = False
+
+
+class ToolSource(Protocol):
+    """Where a server's tools come from. Both methods run in the request's own scope."""
+
+    async def list_tools(self, context: RequestContext) -> Sequence[ToolDefinition | Json]:
+        """Return the tools in a stable order; bytes are a tool's JSON text."""
+        ...
+
+    async def call_tool(self, name: str, arguments: Json, context: RequestContext) -> ToolResult | Json:
+        """Run a tool and return its result; bytes are a whole CallToolResult's JSON text.
+
+        `arguments` is the JSON text of an object. Raises `UnknownTool`. A `DeltaError` becomes a result with
+        `isError`, except `Overloaded` and `DeadlineExceeded`, which become protocol errors.
+        """
+        ...

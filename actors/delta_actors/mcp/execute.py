@@ -1,0 +1,128 @@
+"""Runs one accepted request to its response: the deadline around it, and every error as the protocol wants it said."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from dataclasses import dataclass, field
+
+import msgspec
+import trio
+
+from delta_actors.mcp.context import Asker, Channel, RequestContext, ToolSource
+from delta_protocol.errors import DeadlineExceeded, DeltaError, Overloaded
+from delta_protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Json, encode_error, encode_result
+from delta_protocol.mcp import errors, outgoing
+from delta_protocol.mcp.errors import ClientCannot, RpcError
+from delta_protocol.mcp.incoming import IncomingCall, decode_member
+from delta_protocol.mcp.outgoing import ServerIdentity
+from delta_protocol.mcp.types import ToolResult, capability_object
+from delta_protocol.wire.message import Principal
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response's text. `code` is the JSON-RPC error code, None for a result; `retry_after` in seconds."""
+
+    text: bytes
+    code: int | None = None
+    retry_after: float | None = None
+
+
+@dataclass(slots=True)
+class Executor:
+    """Answers requests of both eras from one tool source. Holds no state between requests."""
+
+    identity: ServerIdentity
+    tools: ToolSource
+    deadline: float
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    async def execute(
+        self, call: IncomingCall, channel: Channel, ask: Asker | None, principal: Principal, conversation: str
+    ) -> Answer:
+        """Return the response to `call`. Raises nothing but cancellation."""
+        context = RequestContext(
+            call,
+            channel=channel,
+            ask=ask,
+            conversation=conversation,
+            request=f"{conversation}:{next(self._numbers)}",
+            principal=principal,
+            deadline=trio.current_time() + self.deadline,
+        )
+        try:
+            with trio.fail_at(context.deadline):
+                result = await self._dispatch(call, context)
+            return Answer(encode_result(call.id, outgoing.shape(self.identity, call.era, call.method, result)))
+        except trio.TooSlowError:
+            late = RpcError(errors.DEADLINE_EXCEEDED, f"{call.method} did not finish within {self.deadline:g} s")
+            return error_answer(call, late)
+        except Exception as error:  # noqa: BLE001 - the boundary: every fault becomes the request's own error
+            return failure_answer(call, error, self.identity)
+        finally:
+            context.close()
+
+    async def _dispatch(self, call: IncomingCall, context: RequestContext) -> Json:
+        match (call.method, call.era):
+            case ("tools/list", _):
+                if decode_member(call.params, "cursor") is not None:
+                    raise RpcError(INVALID_PARAMS, "tools/list: unknown cursor; the list has one page")
+                return outgoing.tools_result(await self.tools.list_tools(context))
+            case ("tools/call", _):
+                return await self._call_tool(call, context)
+            case ("server/discover", "modern"):
+                return outgoing.discover_result(self.identity)
+            case ("ping", "legacy"):
+                return b"{}"
+            case _:
+                raise RpcError(METHOD_NOT_FOUND, f"Method not found: {call.method}")
+
+    async def _call_tool(self, call: IncomingCall, context: RequestContext) -> Json:
+        name = call.text("name")
+        if name is None:
+            raise RpcError(INVALID_PARAMS, "tools/call: name is missing")
+        arguments = bytes(call.params["arguments"]) if "arguments" in call.params else b"{}"
+        if arguments == b"null":
+            arguments = b"{}"
+        if not arguments.startswith(b"{"):
+            raise RpcError(INVALID_PARAMS, "tools/call: arguments must be an object")
+        result = await self.tools.call_tool(name, arguments, context)
+        return result if isinstance(result, bytes) else result.to_json()
+
+
+def error_answer(call: IncomingCall, error: RpcError, retry_after: float | None = None) -> Answer:
+    """Return the error response to `call`."""
+    return Answer(encode_error(call.id, error.code, error.message, error.data), error.code, retry_after)
+
+
+def failure_answer(call: IncomingCall, raised: Exception, identity: ServerIdentity) -> Answer:
+    """Return how a handler's exception is told to the client (spec 1.2, 1.10)."""
+    error = _lone(raised)
+    match error:
+        case RpcError():
+            return error_answer(call, error)
+        case Overloaded():
+            wait = float(error.detail.get("retry_after", 1))
+            data = msgspec.json.encode({"retryAfter": wait})
+            return error_answer(call, RpcError(errors.OVERLOADED, error.message, data), wait)
+        case DeadlineExceeded():
+            return error_answer(call, RpcError(errors.DEADLINE_EXCEEDED, error.message))
+        case ClientCannot() if call.era == "modern" and error.needed:
+            data = msgspec.json.encode({"requiredCapabilities": msgspec.Raw(capability_object(error.needed))})
+            return error_answer(call, RpcError(errors.MISSING_CLIENT_CAPABILITY, error.message, data))
+        case DeltaError() | ClientCannot() if call.method == "tools/call":
+            result = ToolResult.text(error.message, is_error=True).to_json()
+            return Answer(encode_result(call.id, outgoing.shape(identity, call.era, call.method, result)))
+        case _:
+            logger.error("%s failed", call.method, exc_info=raised)
+            return error_answer(call, RpcError(INTERNAL_ERROR, f"Internal error: {type(error).__name__}"))
+
+
+def _lone(error: Exception) -> Exception:
+    """Return the one exception inside nested groups of one: a handler's nursery wraps what it raised."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

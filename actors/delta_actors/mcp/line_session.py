@@ -1,0 +1,194 @@
+"""Serves one client over newline-delimited JSON (spec 1.6, 3.6): stdio, a relay's socket, any trio stream.
+
+Each message decides its era for itself; a legacy session is kept once `initialize` was seen, so a client may probe with
+`server/discover` and fall back (spec 2.2). Requests run concurrently, each in its own cancel scope.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from functools import partial
+
+import trio
+from trio.abc import ReceiveStream, SendStream
+
+from delta_actors.mcp.execute import Executor
+from delta_actors.mcp.questions import Questions
+from delta_actors.mcp.subscribers import Subscribers, is_listen, listen
+from delta_protocol import jsonrpc
+from delta_protocol.jsonrpc import INVALID_REQUEST, Id, Malformed, Notification, Request, Response
+from delta_protocol.mcp import errors, incoming, outgoing
+from delta_protocol.mcp.errors import RpcError
+from delta_protocol.mcp.incoming import IncomingCall, LegacySession
+from delta_protocol.mcp.lines import MAX_LINE, LineSplitter, LineTooLong
+from delta_protocol.mcp.versions import LATEST_LEGACY
+from delta_protocol.wire.message import Principal
+
+_QUEUED_LINES = 64
+_COALESCE = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class LineLimits:
+    """Bounds of one connection: bytes per line, requests in flight, seconds to finish them after the end of input."""
+
+    max_line: int = MAX_LINE
+    max_in_flight: int = 64
+    drain: float = 2.0
+
+
+class LineSession:
+    """One connection. `run` returns when the client closed its side, or the stream broke."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        subscribers: Subscribers,
+        receive: ReceiveStream,
+        send: SendStream,
+        *,
+        principal: Principal,
+        conversation: str,
+        limits: LineLimits,
+    ) -> None:
+        self._executor = executor
+        self._subscribers = subscribers
+        self._receive = receive
+        self._send = send
+        self._principal = principal
+        self._conversation = conversation
+        self._limits = limits
+        self._splitter = LineSplitter(limits.max_line)
+        self._legacy: LegacySession | None = None
+        self._initialized = False
+        self._scopes: dict[Id, trio.CancelScope] = {}
+        self._listening: set[trio.CancelScope] = set()
+        self._outbox, self._outgoing = trio.open_memory_channel[bytes](_QUEUED_LINES)
+        self._questions = Questions()
+
+    async def run(self) -> None:
+        """Serve until the client is gone; after the end of input its requests get `drain` seconds to finish."""
+        async with trio.open_nursery() as service:
+            service.start_soon(self._write, service.cancel_scope)
+            async with trio.open_nursery() as requests:
+                await self._read(service, requests)
+                requests.cancel_scope.deadline = trio.current_time() + self._limits.drain
+                self._questions.close()
+                for scope in self._listening:
+                    scope.cancel()
+            self._outbox.close()
+            service.cancel_scope.deadline = trio.current_time() + self._limits.drain
+
+    async def notify(self, text: bytes) -> None:
+        """Queue one line; waits while the client reads too slowly. After the end it does nothing."""
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await self._outbox.send(jsonrpc.single_line(text))
+
+    async def _write(self, session: trio.CancelScope) -> None:
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async with self._outgoing:
+                async for line in self._outgoing:
+                    await self._send.send_all(self._coalesced(line))
+        session.cancel()
+
+    def _coalesced(self, line: bytes) -> bytes:
+        lines, size = [line], len(line)
+        while size < _COALESCE:
+            try:
+                lines.append(self._outgoing.receive_nowait())
+            except (trio.WouldBlock, trio.EndOfChannel):
+                break
+            size += len(lines[-1])
+        return b"\n".join(lines) + b"\n"
+
+    async def _read(self, service: trio.Nursery, requests: trio.Nursery) -> None:
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async for chunk in self._receive:
+                for line in self._splitter.feed(chunk):
+                    await self._take(line, service, requests)
+        for line in self._splitter.finish():
+            await self._take(line, service, requests)
+
+    async def _take(self, line: bytes | LineTooLong, service: trio.Nursery, requests: trio.Nursery) -> None:
+        if isinstance(line, LineTooLong):
+            reason = f"the message is longer than {self._limits.max_line} bytes"
+            await self.notify(jsonrpc.encode_error(None, INVALID_REQUEST, reason))
+            return
+        try:
+            message = jsonrpc.parse(line)
+        except Malformed as error:
+            await self.notify(jsonrpc.encode_error(error.id, error.code, error.message))
+            return
+        match message:
+            case Request():
+                await self._request(message, requests)
+            case Notification():
+                self._notification(message, service)
+            case Response():
+                self._questions.answer(message)
+
+    async def _request(self, request: Request, requests: trio.Nursery) -> None:
+        try:
+            call = self._accept(request)
+        except RpcError as error:
+            await self.notify(jsonrpc.encode_error(request.id, error.code, error.message, error.data))
+            return
+        if isinstance(call, LegacySession):
+            self._legacy = call
+            result = outgoing.initialize_result(self._executor.identity, call.version)
+            await self.notify(jsonrpc.encode_result(request.id, result))
+            return
+        scope = self._scopes[call.id] = trio.CancelScope()
+        requests.start_soon(self._serve, call, scope)
+
+    def _accept(self, request: Request) -> IncomingCall | LegacySession:
+        if incoming.claimed_version(request) is not None or request.method == "server/discover":
+            call = incoming.read_modern(request)
+        elif request.method == "initialize":
+            if self._legacy is not None:
+                raise RpcError(INVALID_REQUEST, "initialize: this connection is already initialized")
+            return incoming.read_initialize(request)
+        else:
+            session = self._legacy
+            if session is None and request.method == "ping":
+                session = LegacySession(LATEST_LEGACY)
+            if session is None:
+                raise incoming.not_initialized(request.method)
+            call = incoming.read_legacy(request, session)
+        if call.id in self._scopes:
+            raise RpcError(INVALID_REQUEST, f"a request with the id {call.id!r} is still in progress")
+        if len(self._scopes) >= self._limits.max_in_flight:
+            raise RpcError(errors.OVERLOADED, f"more than {self._limits.max_in_flight} requests in progress")
+        return call
+
+    async def _serve(self, call: IncomingCall, scope: trio.CancelScope) -> None:
+        text: bytes | None = None
+        with scope:
+            try:
+                if is_listen(call):
+                    self._listening.add(scope)
+                    await listen(call, self._subscribers, self)
+                else:
+                    ask = partial(self._questions.ask, self) if call.era == "legacy" else None
+                    text = (await self._executor.execute(call, self, ask, self._principal, self._conversation)).text
+            finally:
+                self._listening.discard(scope)
+                del self._scopes[call.id]
+        if text is not None and not scope.cancel_called:
+            await self.notify(text)
+
+    def _notification(self, notification: Notification, service: trio.Nursery) -> None:
+        if notification.method == "notifications/cancelled":
+            cancelled = incoming.cancelled_id(notification)
+            if cancelled is not None and (scope := self._scopes.get(cancelled)) is not None:
+                scope.cancel()
+        elif notification.method == "notifications/initialized" and self._legacy is not None and not self._initialized:
+            self._initialized = True
+            service.start_soon(self._tell_changes)
+
+    async def _tell_changes(self) -> None:
+        with self._subscribers.subscribe() as subscription:
+            while True:
+                await subscription.wait()
+                await self.notify(outgoing.TOOLS_CHANGED)

@@ -1,0 +1,159 @@
+"""Tools, their results and the peers, as both eras share them. What is not needed in decoded form stays JSON text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from delta_protocol.jsonrpc import Json
+
+
+class Implementation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who a peer says it is. Self-reported: shown and logged, never decided on (spec 1.3)."""
+
+    name: str
+    version: str = ""
+    title: str | None = None
+
+
+class TextContent(msgspec.Struct, frozen=True, omit_defaults=True, tag="text", tag_field="type"):
+    """A text block."""
+
+    text: str
+
+
+class ImageContent(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", tag="image", tag_field="type"):
+    """An image; `data` is base64."""
+
+    data: str
+    mime_type: str
+
+
+class AudioContent(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", tag="audio", tag_field="type"):
+    """A sound; `data` is base64."""
+
+    data: str
+    mime_type: str
+
+
+class ResourceLink(
+    msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", tag="resource_link", tag_field="type"
+):
+    """A pointer to something that can be read."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+
+
+Content = TextContent | ImageContent | AudioContent | ResourceLink | Json
+"""A content block; bytes are the block's JSON text, passed through as it is."""
+
+
+class ToolDefinition(msgspec.Struct, frozen=True):
+    """A tool as `tools/list` shows it. Schemas, annotations and meta are JSON text of objects."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    input_schema: Json = b'{"type":"object"}'
+    output_schema: Json | None = None
+    annotations: Json | None = None
+    meta: Json | None = None
+
+    def to_json(self) -> Json:
+        """Return the definition's JSON text."""
+        body: dict[str, Any] = {"name": self.name}
+        if self.title is not None:
+            body["title"] = self.title
+        if self.description is not None:
+            body["description"] = self.description
+        body["inputSchema"] = Raw(self.input_schema)
+        for key, text in (
+            ("outputSchema", self.output_schema),
+            ("annotations", self.annotations),
+            ("_meta", self.meta),
+        ):
+            if text is not None:
+                body[key] = Raw(text)
+        return msgspec.json.encode(body)
+
+
+class ToolResult(msgspec.Struct, frozen=True):
+    """What a tool answers. `structured` and `meta` are JSON text."""
+
+    content: Sequence[Content] = ()
+    structured: Json | None = None
+    is_error: bool = False
+    meta: Json | None = None
+
+    @classmethod
+    def text(cls, text: str, *, is_error: bool = False) -> ToolResult:
+        """Return a result of one text block."""
+        return cls((TextContent(text),), is_error=is_error)
+
+    def to_json(self) -> Json:
+        """Return the CallToolResult's JSON text, without what only one era has."""
+        body: dict[str, Any] = {"content": [Raw(item) if isinstance(item, bytes) else item for item in self.content]}
+        if self.structured is not None:
+            body["structuredContent"] = Raw(self.structured)
+        if self.is_error:
+            body["isError"] = True
+        if self.meta is not None:
+            body["_meta"] = Raw(self.meta)
+        return msgspec.json.encode(body)
+
+
+class CallToolReply(msgspec.Struct, frozen=True):
+    """A tool's answer as it came: `result` is the CallToolResult's JSON text."""
+
+    result: Json
+    is_error: bool
+
+
+def flatten_capabilities(capabilities: Any) -> tuple[str, ...]:  # noqa: ANN401 - decoded JSON from a peer
+    """Return declared ClientCapabilities as sorted dotted names: `elicitation.form`, `elicitation.url`, `sampling`,
+    `sampling.tools`, `sampling.context`, `roots`, and `extensions.<id>`.
+
+    An empty `elicitation` object means form (spec 1.14); what is no object is not declared.
+    """
+    if not isinstance(capabilities, dict):
+        return ()
+    names: set[str] = set()
+    for key in ("roots", "sampling"):
+        if isinstance(capabilities.get(key), dict):
+            names.add(key)
+            names.update(f"{key}.{inner}" for inner in ("tools", "context") if inner in capabilities[key])
+    elicitation = capabilities.get("elicitation")
+    if isinstance(elicitation, dict):
+        modes = {mode for mode in ("form", "url") if isinstance(elicitation.get(mode), dict)}
+        names.update(f"elicitation.{mode}" for mode in modes or {"form"})
+    extensions = capabilities.get("extensions")
+    if isinstance(extensions, dict):
+        names.update(f"extensions.{name}" for name in extensions)
+    return tuple(sorted(names))
+
+
+def needed_capability(method: str, params: Json) -> str:
+    """Return the dotted capability that a client must have declared to be asked `method`."""
+    if method == "roots/list":
+        return "roots"
+    decoded = msgspec.json.decode(params, type=dict[str, Raw])
+    if method == "sampling/createMessage":
+        return "sampling.tools" if "tools" in decoded else "sampling"
+    mode = msgspec.json.decode(decoded["mode"]) if "mode" in decoded else "form"
+    return f"elicitation.{mode}"
+
+
+def capability_object(name: str) -> Json:
+    """Return the ClientCapabilities object that declares the dotted `name`; the form -32021's data takes."""
+    body: dict[str, Any] = {}
+    for part in reversed(name.split(".")):
+        body = {part: body}
+    return msgspec.json.encode(body)

@@ -1,0 +1,48 @@
+"""The revisions this library speaks, and the names both eras hang on (spec 1.1 to 1.3)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Era = Literal["legacy", "modern"]
+
+MODERN_VERSIONS = ("2026-07-28",)
+"""Newest first. Per-request metadata, no handshake."""
+LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26")
+"""Newest first. `initialize` handshake."""
+
+LATEST_MODERN = MODERN_VERSIONS[0]
+LATEST_LEGACY = LEGACY_VERSIONS[0]
+ASSUMED_LEGACY = "2025-03-26"
+"""What a missing version header means (spec 3.7)."""
+
+META_VERSION = "io.modelcontextprotocol/protocolVersion"
+META_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+META_CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
+META_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+META_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+META_PROGRESS_TOKEN = "progressToken"  # noqa: S105 - the protocol's name for it
+
+HEADER_VERSION = "mcp-protocol-version"
+HEADER_METHOD = "mcp-method"
+HEADER_NAME = "mcp-name"
+HEADER_SESSION = "mcp-session-id"
+
+CACHEABLE = frozenset({"server/discover", "tools/list"})
+"""Methods of ours whose complete modern results carry `ttlMs` and `cacheScope` (spec 1.12)."""
+NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""The member of `params` that `Mcp-Name` mirrors, by method (spec 1.4)."""
+QUESTIONS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+"""What a server may ask of a client."""
+
+
+def era_of(version: str) -> Era | None:
+    """Return the era of a known version, None for an unknown one."""
+    if version in MODERN_VERSIONS:
+        return "modern"
+    return "legacy" if version in LEGACY_VERSIONS else None
+
+
+def negotiate_legacy(requested: str) -> str:
+    """Return the version that `initialize` answers with: the same if known, else the latest (spec 3.1, 2.1)."""
+    return requested if requested in LEGACY_VERSIONS else LATEST_LEGACY
