@@ -1,0 +1,166 @@
+"""One stack under test, started and looked at as a person would: with the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PROGRAM = str(Path(sys.executable).parent / "delta-supervisor")
+TICKET_TASK = (
+    'const t = await tickets.ticket.get("T-1"); t.status = "closed"; t.labels.push("late"); '
+    't.comments.push({body: "Closed: fixed in 2.3"}); return t.title;'
+)
+
+
+class Stack:
+    """A state directory and what runs on it.
+
+    `config` is the text of a `delta.toml`, empty for the embedded defaults; every command runs in `home`, a directory
+    of the test's own.
+    """
+
+    def __init__(self, home: Path, config: str = "", env: Mapping[str, str] | None = None) -> None:
+        self.home = home
+        self.state = home / "state"
+        self._env = {**os.environ, "DELTA_STATE_DIR": "", **(env or {})}
+        del self._env["DELTA_STATE_DIR"]
+        self._config = home / "delta.toml"
+        if config:
+            self._config.write_text(config)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log = home / "up.log"
+
+    def command(self, name: str, *arguments: str) -> list[str]:
+        """Return a command line on this stack's state directory and configuration."""
+        config = ["--config", str(self._config)] if self._config.exists() and name in _CONFIGURED else []
+        return [PROGRAM, name, "--state-dir", str(self.state), *config, *arguments]
+
+    def cli(self, name: str, *arguments: str, given: str = "", timeout: float = 90) -> subprocess.CompletedProcess[str]:
+        """Run one command to its end; `given` is its standard input. Seconds."""
+        return subprocess.run(
+            self.command(name, *arguments),
+            input=given,
+            text=True,
+            capture_output=True,
+            timeout=timeout,
+            cwd=self.home,
+            env=self._env,
+            check=False,
+        )
+
+    def start(self, *, ready: bool = True) -> None:
+        """Start the stack; returns when all its actors are ready."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command("up", "--port", "0"),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.home,
+                env=self._env,
+            )
+        if ready:
+            self.wait_ready()
+
+    def wait_ready(self, timeout: float = 30) -> dict[str, Any]:
+        """Wait until the stack serves; returns its status. Seconds."""
+        return self.wait(lambda status: bool(status["actors"]) and all(_serves(a) for a in status["actors"]), timeout)
+
+    def wait(self, holds: Callable[[dict[str, Any]], bool], timeout: float = 30) -> dict[str, Any]:
+        """Wait until the status is as wanted; returns it. Raises `AssertionError` with the log at the end. Seconds."""
+        until = time.monotonic() + timeout
+        while time.monotonic() < until:
+            status = self.status_or_none()
+            if status is not None and holds(status):
+                return status
+            if self.process is not None and self.process.poll() is not None:
+                break
+            time.sleep(0.1)
+        raise AssertionError(f"the stack did not get there: {self.status_or_none()}\n{self.output()}")
+
+    def output(self) -> str:
+        """Return what the stack printed so far, its last 4,000 characters."""
+        return self.log.read_text(errors="replace")[-4000:] if self.log.exists() else ""
+
+    def status_or_none(self) -> dict[str, Any] | None:
+        """Return `status --json`, None while there is no stack."""
+        done = self.cli("status", "--json")
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def status(self) -> dict[str, Any]:
+        """Return `status --json`."""
+        status = self.status_or_none()
+        assert status is not None, self.output()
+        return status
+
+    def pid(self, actor: str) -> int:
+        """Return the process id of an actor."""
+        return int(next(each["pid"] for each in self.status()["actors"] if each["name"] == actor))
+
+    @property
+    def url(self) -> str:
+        """The address that MCP clients connect to."""
+        return http_address(self.status())
+
+    def run(self, code: str, *flags: str) -> dict[str, Any]:
+        """Run one program from the shell; returns what `run --json` printed, with its exit code under `exit`."""
+        done = self.cli("run", "--json", *flags, "-", given=code)
+        try:
+            printed = json.loads(done.stdout)
+        except ValueError as error:
+            raise AssertionError(f"exit {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.output()}") from error
+        return {**printed, "exit": done.returncode}
+
+    def undo(self, delta: str) -> dict[str, Any]:
+        """Undo a delta from the shell; returns what `undo --json` printed, with its exit code under `exit`."""
+        done = self.cli("undo", "--json", delta)
+        assert done.stdout, f"exit {done.returncode}\n{done.stderr}\n{self.output()}"
+        return {**json.loads(done.stdout), "exit": done.returncode}
+
+    def stop(self, timeout: float = 30) -> int:
+        """End the stack by SIGTERM, as a service manager does; returns its exit code. Seconds."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+
+_CONFIGURED = {"up", "stdio", "check"}
+"""The commands that read a configuration; the others speak with a stack that has one."""
+
+
+def http_address(status: dict[str, Any]) -> str:
+    """Return the HTTP endpoint among the bound addresses of `status --json`."""
+    return next(each for each in _strings(status) if each.startswith("http://"))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _strings(each)
+
+
+def _serves(actor: dict[str, Any]) -> bool:
+    return actor["state"] == "ready" or actor["pid"] is None
+
+
+@contextmanager
+def running(home: Path, config: str = "", env: Mapping[str, str] | None = None) -> Iterator[Stack]:
+    """Start a stack for the body and stop it after."""
+    stack = Stack(home, config, env)
+    try:
+        stack.start()
+        yield stack
+    finally:
+        if stack.process is not None:
+            stack.stop()
