@@ -30,7 +30,7 @@ def test_a_wrong_path_says_what_is_there(path: tuple[str | int, ...], words: str
         part({"rows": [1, 2]}, path)
 
 
-def test_only_text_and_arrays_have_slices() -> None:
+def test_numbers_have_no_slices() -> None:
     with pytest.raises(NotFound, match="slices"):
         part({"a": 1}, ("a",), 0, 1)
 

@@ -20,7 +20,8 @@ def spell(path: Path) -> str:
 
 
 def part(value: Any, path: Path, start: int | None = None, end: int | None = None) -> Any:  # noqa: ANN401 - any JSON value
-    """Return what `path` leads to, cut to `[start:end]` (characters of a string, items of an array) if either is given.
+    """Return what `path` leads to, cut to `[start:end]` if either is given: characters of a string, items of an
+    array, or keys of an object in their order.
 
     Negative positions count from the end. Raises `NotFound`, saying what is there instead.
     """
@@ -30,7 +31,9 @@ def part(value: Any, path: Path, start: int | None = None, end: int | None = Non
         return value
     if isinstance(value, str | list):
         return value[start:end]
-    raise NotFound(f"{_where(path)} is {_kind(value)}: only text and arrays have slices")
+    if isinstance(value, dict):
+        return {key: value[key] for key in list(value)[start:end]}
+    raise NotFound(f"{_where(path)} is {_kind(value)}: only text, arrays and objects have slices")
 
 
 def _step(value: Any, step: str | int, at: Path) -> Any:  # noqa: ANN401 - any JSON value
