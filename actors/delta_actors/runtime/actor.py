@@ -50,7 +50,12 @@ class Call(Protocol):
 
     @property
     def caller_lost(self) -> trio.Event:
-        """Set when the link broke with the call open. Not a cancel: the handler decides."""
+        """Set when the link broke with the call open. Not the caller's wish; see `Handlers.ask`'s `keep_when_lost`."""
+        ...
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the caller cancelled; false when the scope was cancelled for the deadline, a lost caller or a stop."""
         ...
 
     async def emit(self, item: Item) -> None:
@@ -101,10 +106,23 @@ class Handlers:
         self.asks: dict[type[Request[Any]], Callable[[Any, Call], Awaitable[Any]]] = {}
         self.events: dict[type[Event], Callable[[Any], None]] = {}
         self.inline: dict[type[Request[Any]], Callable[[Any, Call], Any]] = {}
+        self.kept: set[type[Request[Any]]] = set()
 
-    def ask(self, request: type[Request[ReplyT]], handler: Callable[[Any, Call], Awaitable[ReplyT]]) -> None:
-        """`handler(message, call)` answers `request`; runs in a worker task under the call's deadline."""
+    def ask(
+        self,
+        request: type[Request[ReplyT]],
+        handler: Callable[[Any, Call], Awaitable[ReplyT]],
+        *,
+        keep_when_lost: bool = False,
+    ) -> None:
+        """`handler(message, call)` answers `request`; runs in a worker task under the call's deadline.
+
+        When the link breaks the handler is cancelled, or with `keep_when_lost` told so by `call.caller_lost` and let
+        go on to the deadline.
+        """
         self.asks[request] = handler
+        if keep_when_lost:
+            self.kept.add(request)
 
     def ask_inline(self, request: type[Request[ReplyT]], handler: Callable[[Any, Call], ReplyT]) -> None:
         """A handler that never waits: runs in the reader's own step (much cheaper)."""

@@ -7,8 +7,10 @@ Nobody asks transport: a connector's question travels up the call that caused it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, get_args
 
-from delta_protocol.wire.message import Role
+from delta_protocol.wire import auth, control, journal, registry, results, sandbox
+from delta_protocol.wire.message import Answer, Progress, Question, Role
 
 ASKS: Mapping[Role, frozenset[Role]] = {
     Role.TRANSPORT: frozenset({Role.REGISTRY, Role.SANDBOX, Role.JOURNAL, Role.RESULTS, Role.AUTH}),
@@ -24,3 +26,41 @@ ASKS: Mapping[Role, frozenset[Role]] = {
 def callers_of(role: Role) -> frozenset[Role]:
     """Return the roles that may open a link to `role`."""
     return frozenset(caller for caller, callees in ASKS.items() if role in callees)
+
+
+INBOXES: Mapping[Role, tuple[type[Any], ...]] = {
+    Role.TRANSPORT: (),
+    Role.REGISTRY: get_args(registry.Inbox),
+    Role.SANDBOX: (sandbox.RunProgram,),
+    Role.JOURNAL: get_args(journal.Inbox),
+    Role.RESULTS: get_args(results.Inbox),
+    Role.AUTH: get_args(auth.Inbox),
+}
+"""What each role understands."""
+
+CONTROL: tuple[type[Any], ...] = get_args(control.Inbox)
+"""What every actor understands from the supervisor, over its control socket."""
+
+ITEMS: tuple[type[Any], ...] = (Progress, Question, Answer, registry.CatalogueChanged)
+"""What may flow on open calls."""
+
+
+def cycle(asks: Mapping[Any, frozenset[Any]]) -> tuple[Any, ...]:
+    """Return the roles of a circle of waits in `asks`, first role repeated at the end; empty when there is none."""
+    done: set[Any] = set()
+
+    def visit(role: Any, path: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: ANN401 - any role type
+        if role in path:
+            return (*path[path.index(role) :], role)
+        if role in done:
+            return ()
+        for callee in sorted(asks.get(role, frozenset())):
+            if found := visit(callee, (*path, role)):
+                return found
+        done.add(role)
+        return ()
+
+    for start in sorted(asks):
+        if found := visit(start, ()):
+            return found
+    return ()
