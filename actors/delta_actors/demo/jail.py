@@ -60,7 +60,7 @@ class Jail:
         finally:
             os.close(directory)
 
-    def search(self, pattern: str, path: str, text: str | None) -> tuple[list[str], bool]:
+    def search(self, pattern: str, path: str = "", text: str | None = None) -> tuple[list[str], bool]:
         """Return the files below `path` whose name matches the glob `pattern` and, if given, that contain `text`.
 
         The second value says whether there may be more (a bound was reached).

@@ -10,7 +10,6 @@ from typing import Any
 
 from delta_protocol.errors import Invalid, NotFound
 
-STATUSES = ("open", "in_progress", "closed")
 PAGE = 20
 
 _SCHEMA_VERSION = 1
@@ -84,7 +83,7 @@ class TicketStore:
         return self._ticket(row)
 
     def page(
-        self, status: str | None, assignee: str | None, cursor: str | None
+        self, status: str | None = None, assignee: str | None = None, cursor: str | None = None
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Return a page of tickets in the order of their ids, and the cursor of the next page if there is one."""
         after = _number("T", cursor) if cursor else 0
@@ -118,10 +117,11 @@ class TicketStore:
         )
         return self.get(ticket_id)
 
-    def delete(self, ticket_id: str) -> None:
-        """Remove the ticket and its comments."""
+    def delete(self, ticket_id: str) -> str:
+        """Remove the ticket and its comments; return its id."""
         self.get(ticket_id)
         self._db.execute("DELETE FROM ticket WHERE number = ?", (_number("T", ticket_id),))
+        return ticket_id
 
     def add_comment(self, ticket_id: str, body: str, author: str = "you") -> dict[str, Any]:
         """Add a comment and return it."""
@@ -130,8 +130,8 @@ class TicketStore:
         number = self._insert_comment(_number("T", ticket_id), body, author, created)
         return {"id": f"C-{number}", "body": body, "author": author, "created": created}
 
-    def delete_comment(self, ticket_id: str, comment_id: str) -> None:
-        """Remove one comment of the ticket."""
+    def delete_comment(self, ticket_id: str, comment_id: str) -> str:
+        """Remove one comment of the ticket; return its id."""
         self.get(ticket_id)
         removed = self._db.execute(
             "DELETE FROM comment WHERE number = ? AND ticket = ?",
@@ -139,6 +139,7 @@ class TicketStore:
         )
         if removed.rowcount == 0:
             raise NotFound(f"ticket {ticket_id} has no comment {comment_id}")
+        return comment_id
 
     def _ticket(self, row: tuple[int, str, str, str, str, str | None]) -> dict[str, Any]:
         number, title, body, status, labels, assignee = row

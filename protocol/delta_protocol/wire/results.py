@@ -22,8 +22,8 @@ class StoreResult(Request[StoredResult], frozen=True):
 
 
 class LoadResult(Request[Json], frozen=True):
-    """A part of a stored value: `path`, then `[start:end]` if given: characters of a string, items of an array, keys of an
-    object.
+    """A part of a stored value: `path`, then `[start:end]` if given: characters of a string, items of an array, keys of
+    an object.
 
     `NotFound`: no such id for this principal, expired, or no such part (the message lists what is there).
     """
