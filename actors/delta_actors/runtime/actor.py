@@ -55,7 +55,7 @@ class Call(Protocol):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the caller cancelled; false when the scope was cancelled for the deadline, a lost caller or a stop."""
+        """Whether the caller cancelled; false when the scope ended for the deadline, a lost caller or a stop."""
         ...
 
     async def emit(self, item: Item) -> None:
@@ -94,8 +94,10 @@ class Ref(Protocol):
         ...
 
     def stream(self, request: Request[Any]) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Item]]:
-        """Open `request` and receive its items; leaving the block cancels it. An error of the handler is raised from the
-        channel's iteration's end (leaving the block)."""
+        """Open `request` and receive its items; leaving the block cancels it.
+
+        The channel ends with the call. An error of the handler is raised when the block is left.
+        """
         ...
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import asynccontextmanager
-from collections.abc import AsyncIterator
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -39,7 +37,7 @@ from delta_protocol.wire.envelope import (
     Tell,
     body,
 )
-from delta_protocol.wire.message import Answer, Event, Item, Progress, Question, Request, reply_type
+from delta_protocol.wire.message import Event, Request, reply_type
 
 ReplyT = TypeVar("ReplyT")
 
@@ -51,7 +49,7 @@ class LinkClosed(Exception):
     """The link closed before the message left: the caller of this module may use another link."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def _reply_decoder(request: type[Request[Any]]) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(reply_type(request))
 
@@ -110,7 +108,7 @@ class CallerLink:
         }
 
     async def serve(self) -> None:
-        """Read until the peer closes or breaks the protocol, then fail what is open. Never raises for the peer's sake."""
+        """Read until the peer closes or breaks the protocol, then fail what is open. Raises nothing of the peer's."""
         reason = "the link closed"
         try:
             async with trio.open_nursery() as nursery:
@@ -170,26 +168,6 @@ class CallerLink:
         if self.closed.is_set():
             raise LinkClosed
         self._channel.post(Tell(body(event), inherited.principal, inherited.origin, inherited.trace), now=True)
-
-    @asynccontextmanager
-    async def stream(
-        self, request: Request[Any], inherited: Inherited
-    ) -> AsyncIterator[trio.MemoryReceiveChannel[Item]]:
-        """Open the request and give its items; see `Ref.stream`."""
-        send, receive = trio.open_memory_channel[Item](0)
-
-        async def listener(item: Item) -> None:
-            await send.send(item)
-
-        async def asks() -> None:
-            with send:
-                await self.ask(request, inherited, listener=listener)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(asks)
-            with receive:
-                yield receive
-            nursery.cancel_scope.cancel()
 
     async def _take_credit(self, nowait: bool) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -257,7 +235,7 @@ class CallerLink:
         # After the deadline the callee ends by its own clock: a Cancel would make it look like the caller's wish.
 
     async def _hear(self, envelope: Down | QuestionDown, listener: Listener) -> None:
-        item = cast(Item, self._decode_item(envelope.body))
+        item = self._decode_item(envelope.body)
         if isinstance(envelope, Down):
             await listener(item)
         else:

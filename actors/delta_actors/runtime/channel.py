@@ -38,6 +38,7 @@ class Channel(Generic[EnvelopeT]):
         self._decode: Callable[[memoryview], EnvelopeT] = msgspec.msgpack.Decoder(kinds).decode
         self._writer: trio.lowlevel.Task | None = None
         self._full = trio.lowlevel.ParkingLot()
+        self._empty = trio.lowlevel.ParkingLot()
         self._corked = False
         self.broken = False
         """Whether the peer takes no more."""
@@ -101,6 +102,11 @@ class Channel(Generic[EnvelopeT]):
         while self._out.size > HIGH_WATER and not self.broken:
             await self._full.park()
 
+    async def flushed(self) -> None:
+        """Wait until the kernel has taken everything, or the peer takes no more."""
+        while self._out.size and not self.broken:
+            await self._empty.park()
+
     async def receive(self) -> list[EnvelopeT]:
         """Wait for at least one message; an empty list means the peer has closed.
 
@@ -140,7 +146,7 @@ class Channel(Generic[EnvelopeT]):
             self.closed = self.broken = True
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
-            self._full.unpark_all()
+            self._unpark_all()
             self._wake()
 
     def hang_up(self) -> None:
@@ -168,12 +174,19 @@ class Channel(Generic[EnvelopeT]):
             # The reader is the one who tells everybody, so it must not wait for a peer that is gone.
             self.broken = True
             self.hang_up()
-            self._full.unpark_all()
+            self._unpark_all()
             return True
         self._out.sent(count)
         if self._out.size <= LOW_WATER:
             self._full.unpark_all()
-        return not self._out.buffer
+        if self._out.buffer:
+            return False
+        self._empty.unpark_all()
+        return True
+
+    def _unpark_all(self) -> None:
+        self._full.unpark_all()
+        self._empty.unpark_all()
 
     def _wake(self) -> None:
         task, self._writer = self._writer, None

@@ -7,8 +7,8 @@ deadline needs no help: a handler runs in a cancel scope that ends at it. What a
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 

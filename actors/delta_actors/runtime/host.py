@@ -165,13 +165,10 @@ class Host:
                 context.stopping.set()
                 with trio.move_on_at(self._stop_deadline):
                     await self._pool.wait_idle()
-                    await self._flushed()
+                    for link in tuple(self._links):
+                        await link.channel.flushed()
                 calls.cancel_scope.cancel()
             links.cancel_scope.cancel()
-
-    async def _flushed(self) -> None:
-        while any(link.channel.unsent for link in self._links):
-            await trio.sleep(0.005)
 
     async def _accept(self, scope: trio.CancelScope, nursery: trio.Nursery) -> None:
         listener = self._birth.sockets["link"]
@@ -185,7 +182,7 @@ class Host:
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     raise
-                log.error("%s cannot accept a link: %s", self._birth.role, error)
+                log.warning("%s cannot accept a link: %s", self._birth.role, error)
                 await trio.sleep(0.1)
                 continue
             if len(self._links) >= MAX_LINKS:

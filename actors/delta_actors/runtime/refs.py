@@ -1,4 +1,4 @@
-"""A `Ref`: another actor's address and this actor's right to ask it. Opens the link on first use and again after a crash.
+"""A `Ref`: another actor's address and the right to ask it. Opens its link on first use, and again after a crash.
 
 What was sent is never sent again: a call in flight when the link breaks fails with `ActorCrashed`. What was not sent
 waits for the next incarnation until its deadline (the socket stays bound meanwhile, so a greeting waits in its

@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,14 +25,13 @@ from delta_actors.runtime.actor import Handlers
 from delta_actors.runtime.channel import Channel, resume
 from delta_actors.runtime.clock import from_wire
 from delta_actors.runtime.current import CURRENT, Inherited
+from delta_actors.runtime.failures import failure_of
 from delta_actors.runtime.schema import Schema
 from delta_actors.runtime.workers import WorkerPool
 from delta_protocol.errors import (
     ActorUnavailable,
     DeadlineExceeded,
     DeltaError,
-    Failure,
-    Internal,
     Invalid,
     ProtocolViolation,
     from_failure,
@@ -66,31 +64,24 @@ def own_principal(caller: str) -> Principal:
     return Principal("operator", "operator") if caller == Role.OPERATOR else SYSTEM
 
 
-def failure_of(error: BaseException, role: str) -> Failure:
-    """Return the form in which a handler's error crosses the link.
-
-    A group that holds a single error (a handler with a nursery of its own) counts as that error. What is no
-    `DeltaError` stays here: the log gets the traceback, the caller an id to find it by.
-    """
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    if isinstance(error, DeltaError):
-        return error.to_failure()
-    if isinstance(error, trio.TooSlowError):
-        return DeadlineExceeded(f"{role} waited too long for something").to_failure()
-    correlation = secrets.token_hex(6)
-    log.error("%s: a handler failed [%s]", role, correlation, exc_info=error)
-    return Internal(
-        f"a fault in {role}; its log has the details under {correlation}", correlation=correlation
-    ).to_failure()
-
-
 class ServedCall:
     """A call with its handler: what `Call` promises, and its run."""
 
     __slots__ = (
-        "_answers", "_cancel_requested", "_lost", "_question", "_room", "_window",
-        "deadline", "id", "inherited", "keep", "link", "message", "scope", "over",
+        "_answers",
+        "_cancel_requested",
+        "_lost",
+        "_question",
+        "_room",
+        "_window",
+        "deadline",
+        "id",
+        "inherited",
+        "keep",
+        "link",
+        "message",
+        "over",
+        "scope",
     )  # fmt: skip
 
     def __init__(
@@ -268,12 +259,15 @@ class CalleeLink:
         self._counters = counters
         self._may_speak = caller in SPEAK_FOR_OTHERS
         self._own = Inherited(own_principal(caller))
-        self._batch = False
 
     @property
     def open(self) -> int:
         """How many calls are open."""
         return len(self._calls)
+
+    async def idle(self) -> None:
+        """Wait until no call is open."""
+        await self._pool.wait_idle()
 
     async def serve(self) -> None:
         """Read until the caller closes or breaks the protocol; then cancel what nobody waits for."""
@@ -365,7 +359,7 @@ class CalleeLink:
             return
         try:
             handler(event)
-        except Exception:  # noqa: BLE001 - an actor's boundary
+        except Exception:
             log.exception("%s: an event handler failed", self.role)
 
     def finish(self, call: ServedCall, answer: Reply | Fail | None) -> None:

@@ -44,6 +44,8 @@ class Start(Request[Started], frozen=True):
     sockets: tuple[str, ...]
     grants: tuple[Grant, ...]
     admissions: tuple[Admission, ...]
+    factory: str = ""
+    """`package.module:name` of the actor's class; empty for the stack's own actor of that role."""
 
 
 class ActorStatistics(msgspec.Struct, frozen=True, array_like=True):
@@ -51,6 +53,7 @@ class ActorStatistics(msgspec.Struct, frozen=True, array_like=True):
 
     in_flight: int = 0
     queued: int = 0
+    """Bytes that wait to be sent."""
     handled: int = 0
     failed: int = 0
     links: int = 0
