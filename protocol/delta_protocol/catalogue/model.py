@@ -54,6 +54,8 @@ class ArgumentRule(msgspec.Struct, frozen=True, array_like=True):
     argument: str
     pattern: str
     then: Effect
+    also: dict[str, str] = {}
+    """Further arguments and the patterns that they must match too."""
 
 
 class Tool(msgspec.Struct, frozen=True, array_like=True):
@@ -86,6 +88,10 @@ class Binding(msgspec.Struct, frozen=True, array_like=True):
     `key`: the parameter that takes the entity's key. `fields`: entity field -> parameter, for what the tool can
     set (update, create) or filter by (list). `result`: path of the entity (or the list of them) inside the
     tool's decoded result; empty = the result itself.
+
+    With `content`, `fields` name members of the object inside that parameter, and so does `key` where the tool has no
+    parameter of that name (`add_observations {observations: [{entityName, contents: [...]}]}`: content `observations`,
+    many, key `entityName`, fields ``{"": "contents"}``).
     """
 
     tool: str
@@ -103,7 +109,8 @@ class Binding(msgspec.Struct, frozen=True, array_like=True):
 class Elements(msgspec.Struct, frozen=True, array_like=True):
     """An array field of an entity that has tools of its own: `comments` with `add_comment`/`delete_comment`.
 
-    `add.fields`/`update.fields` map element fields to parameters; a scalar element (a label) is the single field ``""``.
+    `add.fields`/`update.fields` map element fields to parameters; a scalar element (a label) is the single field
+    ``""``.
     `key` is the element's field that `remove` and `update` take (``""`` for scalars).
     """
 
@@ -122,7 +129,9 @@ class Collection(msgspec.Struct, frozen=True, array_like=True):
     name: str
     noun: str
     key: str
-    """The entity's field that holds its key."""
+    """The entity's field that holds its key; a reader that does not repeat the key leaves it to the caller to add.
+    Empty:
+    it has none, all its fields together are what it is, and `delete` takes it whole (a relation)."""
     get: Binding | None = None
     list: Binding | None = None
     search: Binding | None = None
@@ -157,6 +166,8 @@ class Connector(msgspec.Struct, frozen=True, array_like=True):
     """`serverInfo` name and version, for people."""
     detail: str = ""
     """Why it is not ready, for people."""
+    alias: str = ""
+    """JavaScript identifier of its namespace in programs; unique in the catalogue. Equals `name` where it can."""
 
 
 class Catalogue(msgspec.Struct, frozen=True, array_like=True):
