@@ -6,16 +6,22 @@ neither hypercorn nor httpx; the HTTP drivers load theirs on first use.
 
 from __future__ import annotations
 
+from delta_actors.mcp.client import DeltaClient as DeltaClient
+from delta_actors.mcp.client import open_stdio as open_stdio
+from delta_actors.mcp.client_calls import OnProgress as OnProgress
+from delta_actors.mcp.client_calls import OnQuestion as OnQuestion
 from delta_actors.mcp.context import RequestContext as RequestContext
 from delta_actors.mcp.context import ToolSource as ToolSource
 from delta_actors.mcp.server import DeltaServer as DeltaServer
 from delta_actors.mcp.server import ServerSettings as ServerSettings
+from delta_actors.mcp.stdio_client import StdioParameters as StdioParameters
 from delta_protocol.mcp.errors import ClientCannot as ClientCannot
 from delta_protocol.mcp.errors import McpError as McpError
 from delta_protocol.mcp.errors import NoReply as NoReply
 from delta_protocol.mcp.errors import NotSent as NotSent
 from delta_protocol.mcp.errors import RpcError as RpcError
 from delta_protocol.mcp.errors import UnknownTool as UnknownTool
+from delta_protocol.mcp.types import CallToolReply as CallToolReply
 from delta_protocol.mcp.types import TextContent as TextContent
 from delta_protocol.mcp.types import ToolDefinition as ToolDefinition
 from delta_protocol.mcp.types import ToolResult as ToolResult

@@ -11,6 +11,9 @@ MODERN_VERSIONS = ("2026-07-28",)
 LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26")
 """Newest first. `initialize` handshake."""
 
+CLIENT_LEGACY_VERSIONS = (*LEGACY_VERSIONS, "2024-11-05")
+"""What a client accepts as the answer to `initialize`: tools are the same in the oldest revision."""
+
 LATEST_MODERN = MODERN_VERSIONS[0]
 LATEST_LEGACY = LEGACY_VERSIONS[0]
 ASSUMED_LEGACY = "2025-03-26"

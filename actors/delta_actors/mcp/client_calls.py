@@ -1,0 +1,116 @@
+"""One outgoing request while it is open: what arrives for it, and how its caller's task works through that.
+
+Progress and questions are handled in the caller's own task, in order, so a slow callback delays only its own call.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from delta_protocol.jsonrpc import Json, Response
+from delta_protocol.mcp.errors import McpError, NoReply, NotSent, RpcError
+
+OnProgress = Callable[[float, float | None, str], Awaitable[None]]
+"""Takes progress, total, message."""
+OnQuestion = Callable[[str, Json], Awaitable[Json]]
+"""Takes method and params of what the server asks, returns the result; raises `RpcError` or `ClientCannot` to refuse."""
+
+_KEPT_PROGRESS = 64
+
+
+class OpenCall:
+    """A request that has no answer yet."""
+
+    def __init__(self, *, is_tool: bool, on_progress: OnProgress | None, on_question: OnQuestion | None) -> None:
+        self.is_tool = is_tool
+        self.on_progress = on_progress
+        self.on_question = on_question
+        self.sent = False
+        """Whether the whole message may have reached the peer."""
+        self.abandoned = False
+        self._done = trio.Event()
+        self._wake = trio.Event()
+        self._progress: deque[tuple[float, float | None, str]] = deque(maxlen=_KEPT_PROGRESS)
+        self._questions: deque[tuple[str, Json, trio.MemorySendChannel[Json | Exception]]] = deque()
+        self._response: Response | None = None
+        self._lost = ""
+
+    def take_progress(self, progress: float, total: float | None, message: str) -> None:
+        """Progress arrived. Only the newest are kept where the callback is slow."""
+        if self.on_progress is not None:
+            self._progress.append((progress, total, message))
+            self._wake.set()
+
+    def take_response(self, response: Response) -> None:
+        """The answer arrived."""
+        self._response = response
+        self._finish()
+
+    def lose(self, reason: str) -> None:
+        """The connection ended: there will be no answer."""
+        self._lost = reason
+        self._finish()
+
+    async def ask(self, method: str, params: Json) -> Json:
+        """Have the caller's task answer a question of the server. Raises what its callback raised."""
+        answer, answered = trio.open_memory_channel[Json | Exception](1)
+        self._questions.append((method, params, answer))
+        self._wake.set()
+        async with answered:
+            result = await answered.receive()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def result(self) -> Json:
+        """Work through what arrives until the answer, and return its result.
+
+        Raises `RpcError` with the peer's error, `NotSent` or `NoReply` where the connection ended first.
+        """
+        while not self._done.is_set() or self._progress:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            if self._done.is_set():
+                self._wake.set()
+            await self._work()
+        for _, _, answer in self._questions:
+            answer.close()
+        return self._outcome()
+
+    async def _work(self) -> None:
+        while self._progress and self.on_progress is not None:
+            await self.on_progress(*self._progress.popleft())
+        while self._questions and not self._done.is_set():
+            method, params, answer = self._questions.popleft()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._answer, method, params, answer, nursery.cancel_scope)
+                await self._done.wait()
+                nursery.cancel_scope.cancel()
+
+    async def _answer(
+        self, method: str, params: Json, answer: trio.MemorySendChannel[Json | Exception], scope: trio.CancelScope
+    ) -> None:
+        assert self.on_question is not None
+        with answer:
+            try:
+                result: Json | Exception = await self.on_question(method, params)
+            except McpError as error:
+                result = error
+            answer.send_nowait(result)
+        scope.cancel()
+
+    def _finish(self) -> None:
+        self._done.set()
+        self._wake.set()
+
+    def _outcome(self) -> Json:
+        if self._response is None:
+            raise NoReply(self._lost) if self.sent else NotSent(self._lost)
+        error = self._response.error
+        if error is not None:
+            raise RpcError(error.code, error.message, bytes(error.data) if error.data else None)
+        assert self._response.result is not None
+        return self._response.result

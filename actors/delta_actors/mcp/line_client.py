@@ -1,0 +1,231 @@
+"""The client's end of a newline-delimited connection: reader and writer independent of each other (acceptance 34).
+
+The writer owns the pipe, so a cancelled call never leaves half a line; it knows how much was written, so a call whose
+line did not fit completely into the pipe was certainly not carried out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+import trio
+
+from delta_actors.mcp.client_calls import OnProgress, OnQuestion, OpenCall
+from delta_actors.mcp.client_process import GuardedProcess
+from delta_protocol import jsonrpc
+from delta_protocol.jsonrpc import METHOD_NOT_FOUND, Id, Json, Malformed, Notification, Request, Response
+from delta_protocol.mcp.errors import ClientCannot, McpError, NotSent, RpcError
+from delta_protocol.mcp.handshake import with_meta
+from delta_protocol.mcp.lines import LineSplitter, LineTooLong
+from delta_protocol.mcp.outgoing import cancelled_notification
+from delta_protocol.mcp.versions import META_PROGRESS_TOKEN, QUESTIONS
+
+_QUEUED = 64
+_CONTROL_QUEUED = 1024
+_JUNK_KEPT = 5
+_JUNK_LENGTH = 200
+
+
+class _Progress(msgspec.Struct, rename="camel"):
+    progress_token: Id
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+class LineClient:
+    """JSON-RPC with one process. `run` must run for its whole life; `request` may be called concurrently."""
+
+    def __init__(self, process: GuardedProcess, max_line: int) -> None:
+        self.process = process
+        self.junk_lines = 0
+        self.junk: list[str] = []
+        self.on_notification: Callable[[str], None] = lambda _method: None
+        self.closed = trio.Event()
+        self.close_reason = ""
+        self._splitter = LineSplitter(max_line)
+        self._calls: dict[Id, OpenCall] = {}
+        self._ids = itertools.count(1)
+        self._queue: deque[tuple[bytes, OpenCall | None]] = deque()
+        self._slots = trio.Semaphore(_QUEUED)
+        self._wake = trio.Event()
+
+    async def run(self) -> None:
+        """Read and write until the process is gone, then end every open call with the reason."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.process.watch)
+            nursery.start_soon(self._write)
+            async with trio.open_nursery() as questions:
+                try:
+                    await self._read(questions)
+                    self.close_reason = f"the connection ended: {await self.process.wait_ended()}"
+                finally:
+                    self._close()
+                questions.cancel_scope.cancel()
+            nursery.cancel_scope.cancel()
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id."""
+        return self.process.pid
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last of its stderr."""
+        return self.process.stderr_tail
+
+    async def wait_closed(self) -> str:
+        """Return, with the reason, once the process is gone."""
+        await self.closed.wait()
+        return self.close_reason
+
+    async def request(
+        self,
+        method: str,
+        params: Json,
+        *,
+        on_progress: OnProgress | None = None,
+        on_question: OnQuestion | None = None,
+        announce_cancel: bool = True,
+    ) -> Json:
+        """Send a request and return the result's JSON text.
+
+        Raises `RpcError`, `NotSent`, `NoReply`. Cancelling tells the server by `notifications/cancelled`, unless
+        nothing was sent yet or `announce_cancel` is off.
+        """
+        identity = next(self._ids)
+        if on_progress is not None:
+            params = with_meta(params, {META_PROGRESS_TOKEN: identity})
+        call = OpenCall(is_tool=method == "tools/call", on_progress=on_progress, on_question=on_question)
+        await self._slots.acquire()
+        if self.closed.is_set():
+            self._slots.release()
+            raise NotSent(self.close_reason)
+        self._calls[identity] = call
+        self._post(jsonrpc.single_line(jsonrpc.encode_request(identity, method, params)), call)
+        try:
+            return await call.result()
+        except trio.Cancelled:
+            call.abandoned = True
+            if call.sent and announce_cancel:
+                self._post(cancelled_notification(identity, "cancelled by the caller"), None)
+            raise
+        finally:
+            del self._calls[identity]
+
+    def notify(self, method: str, params: Json | None = None) -> None:
+        """Queue a notification."""
+        self._post(jsonrpc.encode_notification(method, params), None)
+
+    def _post(self, text: bytes, call: OpenCall | None) -> None:
+        if call is None and len(self._queue) >= _CONTROL_QUEUED:
+            return
+        self._queue.append((text, call))
+        self._wake.set()
+
+    async def _write(self) -> None:
+        while True:
+            while not self._queue:
+                self._wake = trio.Event()
+                await self._wake.wait()
+            text, call = self._queue.popleft()
+            if call is not None:
+                self._slots.release()
+                if call.abandoned:
+                    continue
+            if not await self._write_line(text, call):
+                return
+
+    async def _write_line(self, text: bytes, call: OpenCall | None) -> bool:
+        data = memoryview(text + b"\n")
+        written = 0
+        while written < len(data):
+            try:
+                written += os.write(self.process.stdin, data[written:])
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self.process.stdin)
+            except OSError:
+                return False
+            if call is not None and written >= len(text):
+                call.sent = True
+        await trio.lowlevel.checkpoint()
+        return True
+
+    async def _read(self, questions: trio.Nursery) -> None:
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async for chunk in self.process.stdout:
+                for line in self._splitter.feed(chunk):
+                    self._take(line, questions)
+            for line in self._splitter.finish():
+                self._take(line, questions)
+
+    def _take(self, line: bytes | LineTooLong, questions: trio.Nursery) -> None:
+        if isinstance(line, LineTooLong):
+            self._count_junk("(a line over the limit)")
+            return
+        try:
+            message = jsonrpc.parse(line)
+        except Malformed:
+            self._count_junk(line[:_JUNK_LENGTH].decode(errors="replace"))
+            return
+        match message:
+            case Response():
+                call = self._calls.get(message.id) if message.id is not None else None
+                if call is not None:
+                    call.take_response(message)
+            case Notification():
+                self._notification(message)
+            case Request():
+                self._asked(message, questions)
+
+    def _count_junk(self, line: str) -> None:
+        self.junk_lines += 1
+        if len(self.junk) < _JUNK_KEPT:
+            self.junk.append(line)
+
+    def _notification(self, message: Notification) -> None:
+        if message.method != "notifications/progress":
+            self.on_notification(message.method)
+            return
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            told = msgspec.json.decode(message.params, type=_Progress)
+            call = self._calls.get(told.progress_token)
+            if call is not None:
+                call.take_progress(told.progress, told.total, told.message or "")
+
+    def _asked(self, request: Request, questions: trio.Nursery) -> None:
+        if request.method == "ping":
+            self._post(jsonrpc.encode_result(request.id, b"{}"), None)
+            return
+        callers = [call for call in self._calls.values() if call.is_tool]
+        if request.method not in QUESTIONS or len(callers) != 1 or callers[0].on_question is None:
+            reason = f"{request.method}: no single call in progress takes questions"
+            self._post(jsonrpc.encode_error(request.id, METHOD_NOT_FOUND, reason), None)
+            return
+        questions.start_soon(self._answer, request, callers[0])
+
+    async def _answer(self, request: Request, call: OpenCall) -> None:
+        try:
+            text = jsonrpc.encode_result(request.id, await call.ask(request.method, request.params))
+        except RpcError as error:
+            text = jsonrpc.encode_error(request.id, error.code, error.message, error.data)
+        except (ClientCannot, McpError) as error:
+            text = jsonrpc.encode_error(request.id, METHOD_NOT_FOUND, error.message)
+        except trio.EndOfChannel:
+            return
+        self._post(jsonrpc.single_line(text), None)
+
+    def _close(self) -> None:
+        self.close_reason = self.close_reason or "the connection was closed"
+        self.closed.set()
+        for call in self._calls.values():
+            call.lose(self.close_reason)
+        for _, call_or_none in self._queue:
+            if call_or_none is not None:
+                self._slots.release()
+        self._queue.clear()
