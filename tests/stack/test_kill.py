@@ -1,0 +1,218 @@
+"""kill -9, fifty times in all, while programs run: every answer is typed or right, and the journal tells the truth."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from tests.stack.harness import Stack, running
+from tests.stack.probing import Probe
+from tests.stack.processes import kill
+from tests.stack.victims import victims
+from tests.stack.wire import Message, StdioClient, facts_of, open_http, open_stdio, text_of
+
+KILLS = {
+    "transport": 8,
+    "registry": 8,
+    "sandbox": 8,
+    "journal": 8,
+    "results": 3,
+    "auth": 3,
+    "zygote": 4,
+    "sandbox zygote": 4,
+    "worker": 4,
+}
+PATIENT = "[supervision]\nmax_restarts = 1000\nwindow = 10.0\nbackoff = 0.05\nbackoff_max = 0.2\n"
+SETTLED = {"applied", "rolled_back", "declined", "refused", "undone"}
+
+
+def test_fifty_kills_in_all_are_tried() -> None:
+    assert sum(KILLS.values()) == 50
+
+
+def program(number: int) -> str:
+    """Return a program of its own: one read, one write."""
+    return f'const i = await probe.item.get("k{number}"); i.value = "v{number}"; return i.id;'
+
+
+class Traffic:
+    """Programs one after another over one client, each with what came back."""
+
+    def __init__(self, client: StdioClient) -> None:
+        self.answers: dict[int, Message] = {}
+        self._client = client
+        self._next = 0
+
+    async def run(self) -> None:
+        while True:
+            self._next += 1
+            number = self._next
+            self.answers[number] = await self._client.call("delta", code=program(number))
+
+
+def check_answer(number: int, answer: Message) -> None:
+    """An answer is an error with a code and words, or a result that says what happened."""
+    if "error" in answer:
+        assert isinstance(answer["error"]["code"], int), answer
+        assert answer["error"]["message"], answer
+    elif answer["result"].get("isError"):
+        assert text_of(answer), answer
+    else:
+        facts = facts_of(answer)
+        assert facts["returned"] == f"k{number}", answer
+        assert facts["delta"]["state"] in {"applied", "undone"}, answer
+
+
+def ids(answer: Message) -> list[str]:
+    """Return the ids of deltas that an answer names."""
+    return re.findall(r"\bd_[a-z2-7]{10,}", str(answer))
+
+
+async def settled(stack: Stack, answers: dict[int, Message], probe: Probe) -> dict[int, str]:
+    """Return the final state of each delta that an answer named, once nothing is in flight; compare with the world."""
+    states: dict[int, str] = {}
+    async with open_http(stack.url) as client:
+        for number, answer in answers.items():
+            for delta in ids(answer)[:1]:
+                states[number] = await state_of(client, delta)
+    for number, state in states.items():
+        value = probe.items().get(f"k{number}", "")
+        if state == "applied":
+            assert value == f"v{number}", (number, state, answers[number])
+        elif state in SETTLED:
+            assert value == "", (number, state, answers[number])
+    return states
+
+
+async def state_of(client: Any, delta: str, patience: float = 40) -> str:
+    """Return a delta's state once it is no longer on its way."""
+    with trio.fail_after(patience):
+        while True:
+            answer = await client.call("delta_read", refs=[f"delta:{delta}"])
+            found = re.search(r"\b(planned|waiting|applying|rolling_back|undoing)\b", text_of(answer).lower())
+            if "result" in answer and not answer["result"].get("isError") and not (found and "appl" in found[0]):
+                return next((word for word in SETTLED if word in text_of(answer).lower().replace(" ", "_")), "other")
+            await trio.sleep(0.3)
+
+
+async def wait_back(stack: Stack, victim: str, dead: int) -> float:
+    """Wait until a successor of `dead` serves; returns the seconds it took, a look at the status included."""
+    since = time.monotonic()
+    with trio.fail_after(20):
+        while victims(stack.status_or_none()).get(victim, dead) == dead:
+            await trio.sleep(0.05)
+    return time.monotonic() - since
+
+
+@pytest.mark.parametrize("victim", KILLS)
+async def test_programs_survive_a_killed(victim: str, home: Path) -> None:
+    probe = Probe(home / "probe")
+    back: list[float] = []
+    with running(home, "version = 1\n" + PATIENT + probe.config("--write-seconds", "0.05")) as stack:
+        async with open_stdio(stack.command("stdio"), env=stack.env) as client, trio.open_nursery() as nursery:
+            traffic = Traffic(client)
+            nursery.start_soon(traffic.run)
+            await warm_up(client)
+            for _ in range(KILLS[victim]):
+                await trio.sleep(0.4)
+                pid = await find(stack, victim)
+                kill(pid)
+                if victim != "worker":
+                    back.append(await wait_back(stack, victim, pid))
+            done = len(traffic.answers)
+            with trio.fail_after(60):
+                while len(traffic.answers) < done + 3:
+                    await trio.sleep(0.05)
+            nursery.cancel_scope.cancel()
+        answers = dict(traffic.answers)
+        for number, answer in answers.items():
+            check_answer(number, answer)
+        states = await settled(stack, answers, probe)
+    assert any(state == "applied" for state in states.values())
+    sent = Counter(event["arguments"]["value"] for event in probe.events("call", "update_item"))
+    repeated = {value: times for value, times in sent.items() if value.startswith("v") and times > 1}
+    assert repeated == {}, "no write is ever sent twice"
+    assert not back or max(back) < 15
+
+
+async def warm_up(client: StdioClient) -> None:
+    """Make the actors that start on first use start: a long result is stored."""
+    answer = await client.call("delta_read", code='return Array.from({length: 40000}, (_, i) => "row " + i);')
+    assert "r_" in text_of(answer)
+
+
+async def find(stack: Stack, victim: str) -> int:
+    with trio.fail_after(30):
+        while (pid := victims(stack.status_or_none()).get(victim)) is None:
+            await trio.sleep(0.02)
+    return pid
+
+
+async def test_an_apply_whose_transport_died_is_finished_and_repeating_it_returns_the_first_outcome(home: Path) -> None:
+    probe = Probe(home / "probe")
+    with running(home, "version = 1\n" + PATIENT + probe.config("--write-seconds", "1.5")) as stack:
+        with pytest.raises(ExceptionGroup) as caught:
+            async with open_http(stack.url) as client, trio.open_nursery() as nursery:
+                nursery.start_soon(lambda: client.call("delta", code=program(1)))
+                await trio.to_thread.run_sync(lambda: probe.wait(lambda p: bool(p.events("call", "update_item"))))
+                kill(stack.pid("transport"))
+        assert caught.group_contains(httpx.TransportError), "to an HTTP client a dead transport is a connection error"
+        probe.wait(lambda p: bool(p.events("done", "update_item")))
+        stack.wait_ready()
+        async with open_http(stack.url) as client:
+            with trio.fail_after(30):
+                answer = await client.call("delta", code=program(1))
+        assert facts_of(answer)["delta"]["state"] == "applied"
+        assert probe.items() == {"k1": "v1"}
+        assert len(probe.events("call", "update_item")) == 1
+
+
+async def test_an_apply_whose_journal_died_is_probed_and_never_sent_twice(home: Path) -> None:
+    probe = Probe(home / "probe")
+    with running(home, "version = 1\n" + PATIENT + probe.config("--write-seconds", "1.5")) as stack:
+        async with open_stdio(stack.command("stdio"), env=stack.env) as client, trio.open_nursery() as nursery:
+            answers: dict[int, Message] = {}
+
+            async def ask() -> None:
+                answers[1] = await client.call("delta", code=program(1))
+
+            nursery.start_soon(ask)
+            await trio.to_thread.run_sync(lambda: probe.wait(lambda p: bool(p.events("call", "update_item"))))
+            kill(stack.pid("journal"))
+        check_answer(1, answers[1])
+        stack.wait_ready()
+        states = await settled(stack, answers, probe)
+        assert set(states.values()) <= SETTLED
+        assert [event["arguments"]["value"] for event in probe.events("call", "update_item")][:1] == ["v1"]
+
+
+async def test_a_write_whose_connector_died_before_its_reply_is_settled_by_reading(home: Path) -> None:
+    probe = Probe(home / "probe")
+    with running(home, "version = 1\n" + probe.config("--exit-after-write")) as stack:
+        answer = stack.run(program(1))
+        assert answer["delta"]["state"] in {"applied", "rolled_back", "unknown"}, answer
+        assert len([e for e in probe.events("call", "update_item") if e["arguments"]["value"] == "v1"]) == 1
+        if answer["delta"]["state"] == "applied":
+            assert probe.items() == {"k1": "v1"}
+
+
+def test_an_actor_that_dies_again_and_again_ends_the_stack_with_its_exit_code(home: Path) -> None:
+    config = "version = 1\n[supervision]\nmax_restarts = 3\nwindow = 30.0\nbackoff = 0.05\nbackoff_max = 0.1\n"
+    stack = Stack(home, config)
+    stack.start()
+    assert stack.process is not None
+    until = time.monotonic() + 60
+    while stack.process.poll() is None and time.monotonic() < until:
+        pid = victims(stack.status_or_none()).get("journal")
+        if pid is not None:
+            kill(pid)
+        time.sleep(0.1)
+    assert stack.process.wait(20) == 70
+    assert "journal" in stack.output()
