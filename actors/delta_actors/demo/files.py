@@ -9,8 +9,9 @@ import argparse
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import msgspec
 import trio
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from delta_actors.demo.jail import Jail
 from delta_actors.demo.served import READS, BlockingTool, BlockingTools
@@ -64,7 +65,7 @@ class SearchFiles(Struct, forbid_unknown_fields=True):
 
     pattern: Annotated[str, Meta(description="of the name, with * and ?", min_length=1)]
     path: Where = ""
-    text: Annotated[str | None, Meta(description="only files that hold this text", min_length=1)] = None
+    text: Annotated[str, Meta(description="only files that hold this text", min_length=1)] | UnsetType = UNSET
 
 
 def tools(jail: Jail) -> list[BlockingTool]:
@@ -95,7 +96,7 @@ def tools(jail: Jail) -> list[BlockingTool]:
             SearchFiles,
             Found,
             READS,
-            lambda given: _found(*jail.search(given.pattern, given.path, given.text)),
+            lambda given: _found(*jail.search(**msgspec.to_builtins(given))),
         ),
     ]
 
