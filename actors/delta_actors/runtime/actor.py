@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from socket import socket
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 import trio
 
@@ -14,6 +14,9 @@ from delta_protocol.config import StackConfig
 from delta_protocol.wire.message import Event, Item, Origin, Principal, Request, Role
 
 ReplyT = TypeVar("ReplyT")
+MessageT = TypeVar("MessageT")
+MessageT_co = TypeVar("MessageT_co", covariant=True)
+ReplyT_co = TypeVar("ReplyT_co", covariant=True)
 EventT = TypeVar("EventT", bound=Event)
 
 Listener = Callable[[Item], Awaitable[Item | None]]
@@ -101,8 +104,20 @@ class Ref(Protocol):
         ...
 
 
+class RequestKind(Protocol[MessageT_co, ReplyT_co]):
+    """A request's class, seen so that a type checker knows both the message and its reply."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> MessageT_co:  # noqa: ANN401 - any request's fields
+        """Make a message."""
+        ...
+
+    def reply_type(self) -> type[ReplyT_co]:
+        """Return the declared reply."""
+        ...
+
+
 class Handlers:
-    """The typed table of what an actor answers."""
+    """The typed table of what an actor answers. A handler of another message or reply type fails the type check."""
 
     def __init__(self) -> None:
         self.asks: dict[type[Request[Any]], Callable[[Any, Call], Awaitable[Any]]] = {}
@@ -112,8 +127,8 @@ class Handlers:
 
     def ask(
         self,
-        request: type[Request[ReplyT]],
-        handler: Callable[[Any, Call], Awaitable[ReplyT]],
+        request: RequestKind[MessageT, ReplyT],
+        handler: Callable[[MessageT, Call], Awaitable[ReplyT]],
         *,
         keep_when_lost: bool = False,
     ) -> None:
@@ -122,13 +137,14 @@ class Handlers:
         When the link breaks the handler is cancelled, or with `keep_when_lost` told so by `call.caller_lost` and let
         go on to the deadline.
         """
-        self.asks[request] = handler
+        kind = cast("type[Request[Any]]", request)
+        self.asks[kind] = handler
         if keep_when_lost:
-            self.kept.add(request)
+            self.kept.add(kind)
 
-    def ask_inline(self, request: type[Request[ReplyT]], handler: Callable[[Any, Call], ReplyT]) -> None:
+    def ask_inline(self, request: RequestKind[MessageT, ReplyT], handler: Callable[[MessageT, Call], ReplyT]) -> None:
         """A handler that never waits: runs in the reader's own step (much cheaper)."""
-        self.inline[request] = handler
+        self.inline[cast("type[Request[Any]]", request)] = handler
 
     def tell(self, event: type[EventT], handler: Callable[[EventT], None]) -> None:
         """`handler(event)` takes an event; it must not wait."""

@@ -37,7 +37,7 @@ from delta_protocol.wire.envelope import (
     Tell,
     body,
 )
-from delta_protocol.wire.message import Event, Request, reply_type
+from delta_protocol.wire.message import Event, Request
 
 ReplyT = TypeVar("ReplyT")
 
@@ -51,7 +51,7 @@ class LinkClosed(Exception):
 
 @cache
 def _reply_decoder(request: type[Request[Any]]) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(reply_type(request))
+    return msgspec.msgpack.Decoder(request.reply_type())
 
 
 class _OpenCall:

@@ -16,7 +16,7 @@ import msgspec
 from delta_protocol.errors import Failure, Refused
 from delta_protocol.wire import envelope
 from delta_protocol.wire.control import Admission
-from delta_protocol.wire.message import Item, Request, reply_type
+from delta_protocol.wire.message import Item, Request
 
 MAX_HELLO = 4 << 10
 """Bytes in any message before the greeting is over."""
@@ -53,7 +53,7 @@ def schema_digest(messages: Iterable[type[Any]]) -> bytes:
     Both ends are usually the same program; they differ when files were upgraded under a running stack.
     """
     types: list[Any] = sorted(messages, key=lambda message: message.__name__)
-    replies = [reply_type(message) for message in types if issubclass(message, Request)]
+    replies = [message.reply_type() for message in types if issubclass(message, Request)]
     kinds = [envelope.FromCaller, envelope.FromCallee, Item]
     schemas = [msgspec.json.schema(kind) for kind in (*types, *replies, *kinds)]
     return hashlib.sha256(msgspec.json.encode(schemas)).digest()

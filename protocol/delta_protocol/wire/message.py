@@ -12,7 +12,7 @@ Bodies are msgspec arrays tagged with the class name. MCP payloads inside them a
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Generic, TypeVar, get_args
+from typing import Generic, TypeVar, get_args
 
 import msgspec
 
@@ -38,6 +38,12 @@ class Role(StrEnum):
 class Request(msgspec.Struct, Generic[ReplyT], frozen=True, array_like=True, tag=True):
     """Asks for exactly one reply of type `ReplyT`."""
 
+    @classmethod
+    def reply_type(cls) -> type[ReplyT]:
+        """Return the type that this request declared as its reply (it may be a type expression: `tuple[X, ...]`)."""
+        declared: type[ReplyT] = get_args(cls.__orig_bases__[0])[0]  # type: ignore[attr-defined]
+        return declared
+
 
 class Event(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Told, not asked: no reply, no delivery guarantee beyond the link's."""
@@ -49,11 +55,6 @@ class Item(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 class Done(msgspec.Struct, frozen=True, array_like=True):
     """The reply of a request that only has to succeed."""
-
-
-def reply_type(request: type[Request[Any]]) -> Any:  # noqa: ANN401 - a type expression
-    """Return the type that `request` declared as its reply."""
-    return get_args(request.__orig_bases__[0])[0]  # type: ignore[attr-defined]
 
 
 class Principal(msgspec.Struct, frozen=True, array_like=True):
