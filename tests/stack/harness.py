@@ -30,8 +30,8 @@ class Stack:
     def __init__(self, home: Path, config: str = "", env: Mapping[str, str] | None = None) -> None:
         self.home = home
         self.state = home / "state"
-        self._env = {**os.environ, "DELTA_STATE_DIR": "", **(env or {})}
-        del self._env["DELTA_STATE_DIR"]
+        machine = {name: value for name, value in os.environ.items() if not name.startswith("DELTA_")}
+        self.env = {**machine, "XDG_CONFIG_HOME": str(home / "config"), **(env or {})}
         self._config = home / "delta.toml"
         if config:
             self._config.write_text(config)
@@ -52,7 +52,7 @@ class Stack:
             capture_output=True,
             timeout=timeout,
             cwd=self.home,
-            env=self._env,
+            env=self.env,
             check=False,
         )
 
@@ -65,7 +65,7 @@ class Stack:
                 stdout=log,
                 stderr=log,
                 cwd=self.home,
-                env=self._env,
+                env=self.env,
             )
         if ready:
             self.wait_ready()

@@ -99,7 +99,7 @@ async def test_generated_listings_are_answered_at_once_and_read_alike_after_shuf
 
 
 @pytest.mark.shared_data
-async def test_all_collected_listings_are_answered_at_once_and_read_alike_after_shuffles_and_restarts(
+async def test_collected_listings_are_answered_at_once_and_read_alike_after_shuffles_and_restarts(
     home: Path,
 ) -> None:
     listings = shared_data.listings()

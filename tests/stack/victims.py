@@ -29,4 +29,5 @@ def _is_zygote(process: Process, actors: dict[str, int]) -> bool:
 
 
 def _one(role: str, processes: Iterable[Process]) -> dict[str, int]:
-    return {role: process.pid for process in list(processes)[:1]}
+    first = next(iter(processes), None)
+    return {role: first.pid} if first is not None else {}
