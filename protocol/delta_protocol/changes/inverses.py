@@ -1,0 +1,261 @@
+"""How a call is taken back, and which class that gives it (plan-apply-undo 5.4, three-tools 9).
+
+R0: a true inverse is known. R1: an update with the before-image of every field written. R2: only as a new object. R3: not.
+Pure; everything follows from the tool, its arguments, the catalogue and the before-images.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from delta_protocol.catalogue.model import Binding, Collection, Connector, Effect, find_tool
+from delta_protocol.changes import binding as bind
+from delta_protocol.changes.binding import Bound
+from delta_protocol.changes.holes import Tree, pack, reference
+from delta_protocol.changes.images import NOTHING, UNKNOWN, Images, entity_of, field_of, is_known
+from delta_protocol.changes.model import Inverse, Path, ReadBack, Reversibility
+from delta_protocol.changes.redaction import is_secret, secrets_in
+from delta_protocol.codecs import exact_json
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The class of a call with its inverse, or why there is none. `needs`: the read that would give a before-image."""
+
+    reversibility: Reversibility
+    inverse: Inverse | None = None
+    because: str | None = None
+    needs: ReadBack | None = None
+
+
+def _never(because: str, needs: ReadBack | None = None) -> Way:
+    return Way(Reversibility.R3, None, because, needs)
+
+
+def way_back(connector: Connector, tool: str, bound: Bound | None, number: int, images: Images) -> Way:
+    """Return how call `number` of `tool` is taken back."""
+    known = find_tool(connector, tool)
+    if known is not None and known.effect is Effect.IRREVERSIBLE:
+        return _never(f"{tool} is marked irreversible")
+    if bound is None:
+        return _never(f"nothing is known that takes {tool} back")
+    image = images.of(entity_of(connector, bound.collection, bound.key))
+    match bound.operation:
+        case "create":
+            return _of_create(bound, bound.binding, number)
+        case "upsert" if image is NOTHING:
+            return _of_create(bound, bound.collection.create or bound.binding, number)
+        case "update" | "upsert":
+            return _of_update(connector, bound, image)
+        case "edit":
+            return _of_edit(connector, bound, image)
+        case "delete":
+            return _of_delete(connector, bound, images)
+        case "add":
+            return _of_add(bound, number)
+        case "remove":
+            return _of_remove(bound, image)
+        case _:
+            return _of_change(bound, image)
+
+
+def _reader(collection: Collection, key: Tree) -> ReadBack | None:
+    if collection.get is None:
+        return None
+    return ReadBack(
+        collection.get.tool, pack(bind.key_arguments(collection.get, key)), bind.entity_path(collection.get)
+    )
+
+
+def _unread(bound: Bound, image: Any, tool: str) -> Way | None:  # noqa: ANN401 - an image
+    if is_known(image):
+        return None
+    if image is NOTHING:
+        return _never(f"there was no {bound.collection.noun} to put back")
+    read = _reader(bound.collection, bound.key)
+    if read is None:
+        return _never(f"no tool reads what {tool} changes")
+    return _never(f"what it was before {tool} could not be read", read)
+
+
+def _of_update(connector: Connector, bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image
+    tool = bound.binding.tool
+    if bound.rest:
+        extra = ", ".join(f"`{name}`" for name in bound.rest)
+        return _never(f"what {extra} of {tool} does is not a field that could be put back")
+    unread = _unread(bound, image, tool)
+    if unread is not None:
+        return unread
+    earlier: dict[str, Any] = {}
+    for name in bound.fields:
+        if is_secret(name):
+            return _never(f"`{name}` is a secret: what it was is not kept")
+        had, value = field_of(image, name)
+        if (not had or value is None) and not _takes_null(connector, tool, bound.binding.fields[name]):
+            return _never(f"`{name}` was not set before, and {tool} cannot unset it")
+        earlier[name] = value
+    arguments = bind.update_arguments(bound.binding, bound.key, earlier)
+    return Way(Reversibility.R1, Inverse(tool, pack(arguments), "put back what was there"))
+
+
+def _takes_null(connector: Connector, tool: str, parameter: str) -> bool:
+    known = find_tool(connector, tool)
+    schema = exact_json.decode(known.input_schema) if known is not None else {}
+    declared = schema.get("properties", {}).get(parameter) if isinstance(schema, dict) else None
+    kinds = declared.get("type") if isinstance(declared, dict) else None
+    if kinds is None:
+        return True
+    return "null" in kinds if isinstance(kinds, list) else kinds == "null"
+
+
+def _of_edit(connector: Connector, bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image
+    update = bound.collection.update
+    if update is None:
+        return _never(f"no tool writes a whole {bound.collection.noun} back")
+    unread = _unread(bound, image, bound.binding.tool)
+    if unread is not None:
+        return unread
+    fields = {name: field_of(image, name)[1] for name in update.fields if field_of(image, name)[0]}
+    if not fields:
+        return _never(f"{update.tool} sets nothing of what {bound.binding.tool} changes")
+    whole = Bound(bound.collection, "update", update, bound.keys, (fields,))
+    return _of_update(connector, whole, image)
+
+
+def _of_create(bound: Bound, create: Binding, number: int) -> Way:
+    collection = bound.collection
+    delete = collection.delete
+    if delete is None:
+        return _never(f"no tool deletes what {create.tool} makes")
+    if delete.content is not None:
+        arguments = bind.delete_arguments(delete, (), bound.items)
+    else:
+        keys = bound.keys or _made_keys(collection, create, len(bound.items), number)
+        if not keys or (len(keys) > 1 and not delete.many):
+            return _never(f"{delete.tool} cannot name what {create.tool} makes")
+        arguments = bind.delete_arguments(delete, keys, ())
+    return Way(Reversibility.R0, Inverse(delete.tool, pack(arguments), f"by {delete.tool}"))
+
+
+def _made_keys(collection: Collection, create: Binding, count: int, number: int) -> tuple[Tree, ...]:
+    if not collection.key:
+        return ()
+    return tuple(
+        reference(number, (*result_path(create, index if count > 1 or create.content else None), collection.key))
+        for index in range(count)
+    )
+
+
+def result_path(binding: Binding, index: int | None) -> Path:
+    """Return where the entity (of a batch: the one at `index`) lies in the decoded result of a create or add."""
+    if binding.many and index is not None and not (binding.result and isinstance(binding.result[-1], int)):
+        return (*binding.result, index)
+    return binding.result
+
+
+def _of_delete(connector: Connector, bound: Bound, images: Images) -> Way:
+    collection, create = bound.collection, bound.collection.create
+    tool = bound.binding.tool
+    if create is None:
+        return _never(f"no tool makes a {collection.noun} again")
+    if bound.items:
+        arguments = bind.create_arguments(create, bound.items)
+        return Way(Reversibility.R0, Inverse(create.tool, pack(arguments), f"by {create.tool}"))
+    found = [images.of(entity_of(connector, collection, key)) for key in bound.keys]
+    if UNKNOWN in found:
+        read = _reader(collection, bound.key) if len(bound.keys) == 1 else None
+        return _never(f"what {tool} deletes could not be read before", read)
+    there = [image for image in found if is_known(image)]
+    if not there:
+        return _never(f"there is no {collection.noun} to delete")
+    return _again(connector, create, there, collection)
+
+
+def _again(connector: Connector, create: Binding, images: list[Any], collection: Collection) -> Way:
+    if len(images) > 1 and not (create.many and create.content):
+        return _never(f"{create.tool} makes one {collection.noun} at a time")
+    items = [image if create.content else _settable(create, image) for image in images]
+    if any(True for item in items for _ in secrets_in(item)):
+        return _never(f"the {collection.noun} holds a secret that is not kept")
+    arguments = bind.create_arguments(create, [item if isinstance(item, dict) else {"": item} for item in items])
+    missing = _required(connector, create.tool) - set(arguments)
+    if missing:
+        names = ", ".join(f"`{name}`" for name in sorted(missing))
+        return _never(f"{create.tool} needs {names}, which reading does not give")
+    return Way(Reversibility.R2, Inverse(create.tool, pack(arguments), f"by {create.tool}, as a new {collection.noun}"))
+
+
+def _settable(create: Binding, image: Any) -> dict[str, Any]:  # noqa: ANN401 - a JSON value
+    found = {name: field_of(image, name) for name in create.fields}
+    return {name: value for name, (had, value) in found.items() if had and value is not None}
+
+
+def _required(connector: Connector, tool: str) -> set[str]:
+    known = find_tool(connector, tool)
+    schema = exact_json.decode(known.input_schema) if known is not None else {}
+    required = schema.get("required", []) if isinstance(schema, dict) else []
+    return {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+
+
+def _of_add(bound: Bound, number: int) -> Way:
+    elements, add = bound.elements, bound.binding
+    assert elements is not None
+    remove = elements.remove
+    if remove is None or elements.remove_key is None:
+        return _never(f"no tool removes what {add.tool} adds")
+    keys: list[Tree] = []
+    for index, item in enumerate(bound.items):
+        made = (*result_path(add, index), elements.key)
+        keys.append(item[elements.key] if elements.key in item else reference(number, made))
+    if len(keys) > 1 and not remove.many:
+        return _never(f"{remove.tool} removes one at a time")
+    arguments = bind.remove_arguments(elements, remove, bound.key, keys)
+    return Way(Reversibility.R0, Inverse(remove.tool, pack(arguments), f"by {remove.tool}"))
+
+
+def _of_remove(bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image
+    elements = bound.elements
+    assert elements is not None
+    add = elements.add
+    if add is None:
+        return _never(f"no tool adds what {bound.binding.tool} removes")
+    if elements.key == "":
+        items: list[dict[str, Tree]] = [{"": key} for key in bound.element_keys]
+    else:
+        unread = _unread(bound, image, bound.binding.tool)
+        if unread is not None:
+            return unread
+        before = [element_by_key(image, elements.field, elements.key, key) for key in bound.element_keys]
+        found = [item for item in before if item is not None]
+        if len(found) != len(before):
+            return _never(f"there was no such element in `{elements.field}`")
+        items = [item if add.content else _settable(add, item) for item in found]
+    if len(items) > 1 and not add.many:
+        return _never(f"{add.tool} adds one at a time")
+    arguments = bind.add_arguments(add, bound.key, items)
+    kind = Reversibility.R0 if elements.key == "" else Reversibility.R2
+    return Way(kind, Inverse(add.tool, pack(arguments), f"by {add.tool}"))
+
+
+def element_by_key(image: Any, name: str, key: str, wanted: Tree) -> Any:  # noqa: ANN401 - a JSON value
+    """Return the element of the image's array field whose key is `wanted`, or None."""
+    had, array = field_of(image, name)
+    if not had or not isinstance(array, list):
+        return None
+    return next((item for item in array if isinstance(item, dict) and item.get(key) == wanted), None)
+
+
+def _of_change(bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image
+    elements = bound.elements
+    assert elements is not None
+    unread = _unread(bound, image, bound.binding.tool)
+    if unread is not None:
+        return unread
+    wanted = bound.element_keys[0] if len(bound.element_keys) == 1 else None
+    element = element_by_key(image, elements.field, elements.key, wanted)
+    if element is None or any(name not in element or is_secret(name) for name in bound.fields):
+        return _never(f"what the element of `{elements.field}` was is not known")
+    earlier = {bound.binding.fields[name]: element[name] for name in bound.fields}
+    arguments = bind.remove_arguments(elements, bound.binding, bound.key, [wanted]) | earlier
+    return Way(Reversibility.R1, Inverse(bound.binding.tool, pack(arguments), "put back what was there"))

@@ -1,0 +1,79 @@
+"""Which values are secrets, by their field's name, and how they are kept out of all that is stored (acceptance 76)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from delta_protocol.codecs import exact_json
+from delta_protocol.wire.message import Json
+
+_SECRET = re.compile(
+    r"(^|[_\-.\s])(pass(word|wd|phrase)?|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|client[_-]?secret"
+    r"|credentials?|authorization|cookie|session[_-]?key)$",
+)
+_NOT_SECRET = re.compile(r"(page|next|continuation|cursor|sync|max|min|total|count)[_-]?tokens?$")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+MARK = "‹redacted›"
+_SHORTEST = 6
+
+
+def is_secret(name: str) -> bool:
+    """Return whether a field of this name holds a secret (`password`, `apiKey`, `client_secret`; not `page_token`)."""
+    plain = _CAMEL.sub("_", name).lower()
+    return bool(_SECRET.search(plain)) and not _NOT_SECRET.search(plain)
+
+
+def secrets_in(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON value
+    """Yield the text of every secret in the value, found by its key."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if is_secret(key):
+                yield from _texts(item)
+            else:
+                yield from secrets_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from secrets_in(item)
+
+
+def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON value
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield str(value)
+
+
+class Redactor:
+    """Replaces secret values: whole under a secret's key, elsewhere as known text of at least six characters."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self._known = sorted({value for value in known if len(value) >= _SHORTEST}, key=len, reverse=True)
+
+    def text(self, text: str) -> str:
+        """Return the text without known secrets."""
+        for value in self._known:
+            text = text.replace(value, MARK)
+        return text
+
+    def value(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+        """Return the JSON value without secrets, by key and by known value."""
+        if isinstance(value, dict):
+            return {
+                self.text(key): MARK if is_secret(key) and item is not None else self.value(item)
+                for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [self.value(item) for item in value]
+        return self.text(value) if isinstance(value, str) else value
+
+    def json(self, text: Json) -> Json:
+        """Return the JSON text without secrets; exactly as it was when there are none."""
+        value = exact_json.decode(text)
+        clean = self.value(value)
+        return text if clean == value else exact_json.encode(clean)
