@@ -102,9 +102,10 @@ class RestartTable:
         backoff: Backoff = Backoff(),
     ) -> None:
         """Raise `ValueError` for a name used twice."""
-        self._members = {member.name: member for member in (members := tuple(members))}
-        if len(self._members) != len(members):
-            raise ValueError("two children have the same name")
+        self._members: dict[str, Member] = {}
+        for member in members:
+            if self._members.setdefault(member.name, member) is not member:
+                raise ValueError(f"two children are called {member.name!r}")
         self._strategy = strategy
         self._intensity = intensity
         self._backoff = backoff
