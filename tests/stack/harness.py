@@ -32,16 +32,18 @@ class Stack:
         self.state = home / "state"
         machine = {name: value for name, value in os.environ.items() if not name.startswith("DELTA_")}
         self.env = {**machine, "XDG_CONFIG_HOME": str(home / "config"), **(env or {})}
-        self._config = home / "delta.toml"
+        self.config = home / "delta.toml"
         if config:
-            self._config.write_text(config)
+            self.config.write_text(config)
         self.process: subprocess.Popen[bytes] | None = None
         self.log = home / "up.log"
 
     def command(self, name: str, *arguments: str) -> list[str]:
         """Return a command line on this stack's state directory and configuration."""
-        config = ["--config", str(self._config)] if self._config.exists() and name in _CONFIGURED else []
-        return [PROGRAM, name, "--state-dir", str(self.state), *config, *arguments]
+        flags = ["--state-dir", str(self.state)]
+        if name in _CONFIGURED:
+            flags += ["--port", "0", *(["--config", str(self.config)] if self.config.exists() else [])]
+        return [PROGRAM, name, *flags, *arguments]
 
     def cli(self, name: str, *arguments: str, given: str = "", timeout: float = 90) -> subprocess.CompletedProcess[str]:
         """Run one command to its end; `given` is its standard input. Seconds."""
@@ -60,7 +62,7 @@ class Stack:
         """Start the stack; returns when all its actors are ready."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command("up", "--port", "0"),
+                self.command("up"),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -9,7 +9,7 @@ import trio
 
 from tests.stack.harness import running
 from tests.stack.probing import Probe
-from tests.stack.wire import open_http, open_stdio, text_of
+from tests.stack.wire import open_http, open_relay, text_of
 
 QUICK = "version = 1\n[limits]\nrequest_deadline = 3.0\nsettle = 2.0\n"
 
@@ -22,7 +22,7 @@ def running_calls(probe: Probe) -> int:
 async def test_a_read_that_is_never_answered_ends_at_the_deadline(home: Path) -> None:
     probe = Probe(home / "probe")
     with running(home, QUICK + probe.config()) as stack:
-        async with open_stdio(stack.command("stdio"), env=stack.env) as client:
+        async with open_relay(stack) as client:
             began = time.monotonic()
             with trio.fail_after(30):
                 answer = await client.call("delta_read", code="return await probe.never({})")
@@ -39,7 +39,7 @@ async def test_a_write_that_is_never_answered_is_told_with_its_state_and_id(home
     effects = '[connectors.probe.effects]\nnever_written = "write"\n'
     config = QUICK + probe.config(more='mode = "full"\n') + effects
     with running(home, config) as stack:
-        async with open_stdio(stack.command("stdio"), env=stack.env) as client:
+        async with open_relay(stack) as client:
             with trio.fail_after(30):
                 answer = await client.call("delta", code="await probe.never_written({}); return 1")
         assert "d_" in text_of(answer), answer
@@ -50,7 +50,7 @@ async def test_a_write_that_is_never_answered_is_told_with_its_state_and_id(home
 async def test_a_cancelled_read_reaches_the_connector(home: Path) -> None:
     probe = Probe(home / "probe")
     with running(home, "version = 1\n" + probe.config()) as stack:
-        async with open_stdio(stack.command("stdio"), env=stack.env) as client:
+        async with open_relay(stack) as client:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(lambda: client.call("delta_read", code="return await probe.wait({seconds: 40})"))
                 await trio.to_thread.run_sync(lambda: probe.wait(lambda p: bool(p.events("call", "wait"))))
@@ -72,7 +72,7 @@ async def test_a_closed_stream_is_a_cancel_over_http(home: Path) -> None:
 
 async def test_a_cancelled_program_without_calls_ends(home: Path) -> None:
     with running(home) as stack:
-        async with open_stdio(stack.command("stdio"), env=stack.env) as client:
+        async with open_relay(stack) as client:
             with trio.move_on_after(2):
                 await client.call("delta", code="await sleep(50000); return 1")
             with trio.fail_after(20):
@@ -83,7 +83,7 @@ async def test_a_write_in_flight_is_never_cut(home: Path) -> None:
     probe = Probe(home / "probe")
     probe.put(a="before")
     with running(home, "version = 1\n" + probe.config("--write-seconds", "2")) as stack:
-        async with open_stdio(stack.command("stdio"), env=stack.env) as client:
+        async with open_relay(stack) as client:
             async with trio.open_nursery() as nursery:
                 code = 'const i = await probe.item.get("a"); i.value = "after";'
                 nursery.start_soon(lambda: client.call("delta", code=code))

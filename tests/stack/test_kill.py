@@ -16,7 +16,7 @@ from tests.stack.harness import Stack, running
 from tests.stack.probing import Probe
 from tests.stack.processes import kill
 from tests.stack.victims import victims
-from tests.stack.wire import Message, StdioClient, facts_of, open_http, open_stdio, text_of
+from tests.stack.wire import Message, StdioClient, facts_of, open_http, open_relay, text_of
 
 KILLS = {
     "transport": 8,
@@ -116,7 +116,7 @@ async def test_programs_survive_a_killed(victim: str, home: Path) -> None:
     probe = Probe(home / "probe")
     back: list[float] = []
     with running(home, "version = 1\n" + PATIENT + probe.config("--write-seconds", "0.05")) as stack:
-        async with open_stdio(stack.command("stdio"), env=stack.env) as client, trio.open_nursery() as nursery:
+        async with open_relay(stack) as client, trio.open_nursery() as nursery:
             traffic = Traffic(client)
             nursery.start_soon(traffic.run)
             await warm_up(client)
@@ -177,7 +177,7 @@ async def test_an_apply_whose_transport_died_is_finished_and_repeating_it_return
 async def test_an_apply_whose_journal_died_is_probed_and_never_sent_twice(home: Path) -> None:
     probe = Probe(home / "probe")
     with running(home, "version = 1\n" + PATIENT + probe.config("--write-seconds", "1.5")) as stack:
-        async with open_stdio(stack.command("stdio"), env=stack.env) as client, trio.open_nursery() as nursery:
+        async with open_relay(stack) as client, trio.open_nursery() as nursery:
             answers: dict[int, Message] = {}
 
             async def ask() -> None:

@@ -10,7 +10,7 @@ import trio
 from tests.stack.harness import Stack, running
 from tests.stack.probing import SCRIPT, Probe
 from tests.stack.processes import alive, descendants, kill
-from tests.stack.wire import StdioClient, facts_of, open_stdio
+from tests.stack.wire import StdioClient, facts_of, open_relay
 
 DOUBLE_FORK = """
 import os, sys, time
@@ -66,16 +66,15 @@ def test_a_killed_stack_leaves_a_state_directory_that_the_next_one_takes(home: P
 
 
 def test_a_second_stack_on_one_state_directory_is_refused_by_name(stack: Stack) -> None:
-    second = stack.cli("up", "--port", "0")
+    second = stack.cli("up")
     assert second.returncode != 0
     assert str(stack.state) in second.stderr
 
 
 async def test_two_relays_started_at_once_share_one_stack_and_either_may_leave(home: Path) -> None:
     stack = Stack(home, IDLE)
-    command = stack.command("stdio")
-    async with open_stdio(command, env=stack.env) as first:
-        async with open_stdio(command, env=stack.env) as second, trio.open_nursery() as nursery:
+    async with open_relay(stack) as first:
+        async with open_relay(stack) as second, trio.open_nursery() as nursery:
             answers: list[str] = []
 
             async def ask(client: StdioClient, text: str) -> None:
@@ -93,7 +92,7 @@ async def test_two_relays_started_at_once_share_one_stack_and_either_may_leave(h
 
 async def test_a_stack_that_a_relay_started_ends_some_time_after_its_last_client(home: Path) -> None:
     stack = Stack(home, IDLE)
-    async with open_stdio(stack.command("stdio"), env=stack.env) as client:
+    async with open_relay(stack) as client:
         await client.request("tools/list")
         assert stack.status_or_none() is not None
     with trio.fail_after(30):

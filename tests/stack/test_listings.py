@@ -14,7 +14,7 @@ import trio
 
 from tests import shared_data
 from tests.stack.harness import Stack, running
-from tests.stack.wire import open_stdio
+from tests.stack.wire import open_relay
 
 REPLAY = Path(__file__).parent / "connectors" / "replay.py"
 GENERATED = 8
@@ -63,7 +63,7 @@ def schema(verb: str) -> dict[str, Any]:
 
 async def first_tools(stack: Stack) -> tuple[str, float]:
     """Return the first `tools/list` of a fresh client, as bytes would be compared, and the seconds it took."""
-    async with open_stdio(stack.command("stdio"), env=stack.env) as client:
+    async with open_relay(stack) as client:
         await client.request("server/discover")
         began = time.monotonic()
         with trio.fail_after(30):

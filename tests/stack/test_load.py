@@ -11,7 +11,7 @@ import trio
 
 from tests.stack.harness import Stack
 from tests.stack.processes import descendants
-from tests.stack.wire import Message, facts_of, open_http, open_stdio, text_of
+from tests.stack.wire import Message, facts_of, open_http, open_relay, text_of
 
 REQUESTS = 2_000
 BOUND = 1 << 30
@@ -88,7 +88,7 @@ async def test_over_stdio(stack: Stack) -> None:
     answers: dict[int, Message | httpx.HTTPStatusError] = {}
     highest = [0]
     with trio.fail_after(300):
-        async with open_stdio(stack.command("stdio"), env=stack.env) as client, trio.open_nursery() as outer:
+        async with open_relay(stack) as client, trio.open_nursery() as outer:
             outer.start_soon(watch, stack, highest)
 
             async def ask(number: int) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
 import trio
+
+from tests.stack.harness import Stack
 
 Message = dict[str, Any]
 VERSION = "2026-07-28"
@@ -156,10 +159,14 @@ class StdioClient:
 
 
 @asynccontextmanager
-async def open_stdio(command: Sequence[str], *, env: Mapping[str, str] | None = None) -> AsyncIterator[StdioClient]:
+async def open_stdio(
+    command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> AsyncIterator[StdioClient]:
     """Start a server's process and open a client on its pipes. At the end its stdin is closed and it may leave."""
     async with trio.open_nursery() as nursery:
-        run = partial(trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, check=False)
+        run = partial(
+            trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, cwd=cwd, check=False
+        )
         process = await nursery.start(run)
         client = StdioClient(process)
         nursery.start_soon(client.read)
@@ -171,3 +178,8 @@ async def open_stdio(command: Sequence[str], *, env: Mapping[str, str] | None = 
                 await process.wait()
             if patience.cancelled_caught:
                 process.kill()
+
+
+def open_relay(stack: Stack) -> AbstractAsyncContextManager[StdioClient]:
+    """Open a client on a stack's `stdio` command."""
+    return open_stdio(stack.command("stdio"), env=stack.env, cwd=stack.home)
