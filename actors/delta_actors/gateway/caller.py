@@ -1,0 +1,94 @@
+"""One tool call as the gateway's functions see it: its deadline, its progress, and the way back to its client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from delta_actors.mcp import ClientCannot, RequestContext, RpcError
+from delta_actors.runtime.current import speaking_for
+from delta_protocol.codecs import exact_json
+from delta_protocol.wire.message import Answer, Item, Origin, Progress, Question
+
+PROGRESS_EVERY = 5.0
+"""Seconds; a client that was promised progress hears of it at least every ten (acceptance 46)."""
+
+_METHOD_NOT_FOUND = -32601
+
+
+class Caller:
+    """A client's call. `deadline` (trio time) is when its answer must be ready, shortly before the client's own."""
+
+    def __init__(self, context: RequestContext, longest: float) -> None:
+        now = trio.current_time()
+        left = min(context.deadline - now, longest)
+        self.deadline = now + left - min(2.0, left / 20)
+        self.conversation = context.conversation
+        self._context = context
+        self._doing = ""
+        self._count = 0
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the deadline, at least 0."""
+        return max(0.0, self.deadline - trio.current_time())
+
+    async def listen(self, item: Item) -> Item | None:
+        """Pass progress on to the client, and a connector's question with its answer back."""
+        if isinstance(item, Progress):
+            self._doing = item.message or self._doing
+            await self._tell()
+        elif isinstance(item, Question):
+            return await self._ask(item)
+        return None
+
+    async def doing(self, what: str) -> None:
+        """Say what happens now."""
+        self._doing = what
+        if self._context.wants_progress:
+            await self._tell()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Speak for the client in this block, and let it hear that the call is alive."""
+        context = self._context
+        origin = Origin(
+            context.conversation,
+            context.request,
+            context.client_name,
+            context.wants_progress,
+            context.client_capabilities,
+        )
+        with speaking_for(context.principal, origin, context.traceparent):
+            if not context.wants_progress:
+                yield
+                return
+            raised: Exception | None = None
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._keep_telling)
+                try:
+                    yield
+                except Exception as error:  # noqa: BLE001 - raised again outside, where no group wraps it
+                    raised = error
+                nursery.cancel_scope.cancel()
+            if raised is not None:
+                raise raised
+
+    async def _keep_telling(self) -> None:
+        while True:
+            await trio.sleep(PROGRESS_EVERY)
+            await self._tell()
+
+    async def _tell(self) -> None:
+        self._count += 1
+        await self._context.progress(self._count, message=self._doing)
+
+    async def _ask(self, question: Question) -> Answer:
+        try:
+            return Answer(result=await self._context.ask_client(question.method, question.params))
+        except ClientCannot as error:
+            return Answer(error=exact_json.encode({"code": _METHOD_NOT_FOUND, "message": error.message}))
+        except RpcError as error:
+            return Answer(error=exact_json.encode({"code": error.code, "message": error.message}))

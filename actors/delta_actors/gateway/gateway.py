@@ -1,0 +1,143 @@
+"""`Gateway`: the tools that a client of the stack sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from delta_actors.gateway.answering import Answers, Facts, Returned
+from delta_actors.gateway.caller import Caller
+from delta_actors.gateway.catalogues import Catalogues
+from delta_actors.gateway.conversations import Conversation, Conversations, Definitions
+from delta_actors.gateway.deltas import Deltas
+from delta_actors.gateway.passing import Passed, pass_call, passed_tools
+from delta_actors.gateway.programs import Programs
+from delta_actors.gateway.reading import Lookups
+from delta_actors.mcp import RequestContext, ToolDefinition, ToolResult, UnknownTool
+from delta_actors.runtime.actor import Ref
+from delta_protocol.answers import arguments as check
+from delta_protocol.answers.definitions import definitions
+from delta_protocol.catalogue import apitext
+from delta_protocol.catalogue.model import Catalogue
+from delta_protocol.codecs import exact_json
+from delta_protocol.config import LimitsConfig
+from delta_protocol.errors import LimitExceeded
+from delta_protocol.wire.journal import DeltaReport, DeltaState, Replan
+from delta_protocol.wire.message import Json
+
+
+@dataclass(frozen=True, slots=True)
+class _Surface:
+    """What one catalogue looks like from outside."""
+
+    number: int
+    definitions: Definitions
+    passed: Mapping[str, Passed]
+
+
+class Gateway:
+    """A `ToolSource`: `delta`, `delta_read`, `delta_apply`, and whatever connectors are passed through."""
+
+    def __init__(
+        self,
+        *,
+        registry: Ref,
+        sandbox: Ref,
+        journal: Ref,
+        results: Ref,
+        catalogues: Catalogues,
+        limits: LimitsConfig,
+    ) -> None:
+        self._registry = registry
+        self._journal = journal
+        self._catalogues = catalogues
+        self._limits = limits
+        self._answers = Answers(results, limits.answer_tokens)
+        self._deltas = Deltas(journal)
+        self._programs = Programs(sandbox, journal, catalogues, self._deltas, limits)
+        self._lookups = Lookups(registry, journal, results, catalogues, self._answers)
+        self._conversations = Conversations()
+        self._surface: _Surface | None = None
+
+    async def list_tools(self, context: RequestContext) -> Sequence[ToolDefinition | Json]:
+        """Return the tools as this conversation knows them."""
+        catalogue = await self._catalogues.newest()
+        return self._conversations.listed(context.conversation, catalogue, self._shown(catalogue).definitions)
+
+    async def call_tool(self, name: str, arguments: Json, context: RequestContext) -> ToolResult | Json:
+        """Run one of the tools. Raises `UnknownTool`, `Overloaded`, `Invalid`, and what crosses from the actors."""
+        caller = Caller(context, self._limits.request_deadline)
+        async with caller.open():
+            catalogue = await self._catalogues.newest()
+            surface = self._shown(catalogue)
+            conversation = self._conversations.called(context.conversation, catalogue, surface.definitions)
+            if passed := surface.passed.get(name):
+                return await pass_call(self._registry, caller, passed, arguments)
+            match name:
+                case "delta":
+                    facts = await self._delta(caller, arguments)
+                case "delta_apply":
+                    facts = await self._delta_apply(caller, arguments)
+                case "delta_read":
+                    return await self._delta_read(caller, arguments, conversation)
+                case _:
+                    raise UnknownTool(name)
+            return await self._answers.result(facts, self._news(conversation))
+
+    def statistics(self) -> dict[str, int]:
+        """Return how many conversations are remembered, and of which catalogue."""
+        return {
+            "conversations": len(self._conversations),
+            "catalogue": self._surface.number if self._surface is not None else 0,
+        }
+
+    async def _delta(self, caller: Caller, arguments: Json) -> Facts:
+        given = check.delta_arguments(arguments)
+        return await self._programs.run(caller, given.code, dry_run=given.dry_run, again=given.again)
+
+    async def _delta_read(self, caller: Caller, arguments: Json, conversation: Conversation) -> ToolResult:
+        given = check.read_arguments(arguments)
+        if given.code is not None:
+            facts = await self._programs.run(caller, given.code, dry_run=True)
+            return await self._answers.result(facts, self._news(conversation))
+        assert given.refs is not None
+        return await self._lookups.read(caller, given.refs, self._news(conversation))
+
+    async def _delta_apply(self, caller: Caller, arguments: Json) -> Facts:
+        given = check.apply_arguments(arguments)
+        if given.undo is not None:
+            return Facts(report=await self._deltas.undo(caller, given.undo, given.force))
+        assert given.delta is not None
+        if given.onto:
+            known = await self._journal.ask(Replan(given.delta), nowait=True)
+            return await self._programs.run(caller, known.code, again=True)
+        if given.resolve:
+            return _facts(await self._deltas.settle(caller, given.delta, given.resolve))
+        return _facts(await self._deltas.apply(caller, given.delta))
+
+    def _news(self, conversation: Conversation) -> Sequence[str]:
+        """Return what the conversation has not been told of; it is told now."""
+        number = self._surface.number if self._surface is not None else conversation.told
+        news = self._catalogues.notes_since(conversation.told)
+        conversation.told = max(conversation.told, number)
+        return news
+
+    def _shown(self, catalogue: Catalogue) -> _Surface:
+        surface = self._surface
+        if surface is None or surface.number != catalogue.number:
+            passed = passed_tools(catalogue)
+            shown = (*definitions(self._api(catalogue)), *(tool.definition for tool in passed.values()))
+            surface = self._surface = _Surface(catalogue.number, shown, passed)
+        return surface
+
+    def _api(self, catalogue: Catalogue) -> str:
+        try:
+            return apitext.render(catalogue, self._limits.api_tokens)
+        except LimitExceeded as error:
+            return f'{error.message} Until then: delta_read {{ refs: [""] }} lists what is connected.'
+
+
+def _facts(report: DeltaReport) -> Facts:
+    applied = report.state is DeltaState.APPLIED and report.returned is not None
+    returned = Returned(exact_json.decode(report.returned or b"null")) if applied else None
+    return Facts(returned, report)
