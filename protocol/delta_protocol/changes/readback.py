@@ -71,10 +71,10 @@ def judge(expected: Expected, now: Any, before: Any) -> tuple[Verdict, str]:  # 
         # A list or array that is not there lacks everything.
         return (Verdict.VERIFIED, "") if _only_lacks(expected) else (Verdict.NOT_THERE, "it is not there")
     for name, element in expected.contains:
-        if _count(now, name, element) == 0:
+        if count(now, name, element) == 0:
             return Verdict.NOT_THERE, f"{name or 'the list'} does not hold {short(element)}"
     for name, element in expected.lacks:
-        if _count(now, name, element) > 0 and _count(now, name, element) >= _count(before, name, element):
+        if count(now, name, element) > 0 and count(now, name, element) >= count(before, name, element):
             return Verdict.NOT_THERE, f"{name or 'the list'} still holds {short(element)}"
     if expected.changed and is_known(before) and same(before, now) and same(now, before):
         return Verdict.DIFFERS, "nothing changed"
@@ -94,7 +94,8 @@ def _compare(expect: dict[str, Any], now: Any) -> tuple[Verdict, str]:  # noqa: 
     return (Verdict.DIFFERS, "; ".join(different)) if different else (Verdict.VERIFIED, "")
 
 
-def _count(image: Any, name: str, element: Any) -> int:  # noqa: ANN401 - an image
+def count(image: Any, name: str, element: Any) -> int:  # noqa: ANN401 - an image
+    """Return how many elements of the image's array field are `element` (matched on the fields it gives)."""
     had, array = field_of(image, name) if is_known(image) else (False, None)
     return sum(1 for item in array if same(element, item)) if had and isinstance(array, list) else 0
 
@@ -127,9 +128,9 @@ def was_made(expected: Expected, now: Any, before: Any) -> Made:  # noqa: ANN401
 def _by_count(pairs: Sequence[tuple[str, Any]], now: Any, before: Any, *, gained: bool) -> Made:  # noqa: ANN401
     if before is UNKNOWN:
         # Without an earlier image only the whole absence of what was added proves anything.
-        none = all(_count(now, name, element) == 0 for name, element in pairs)
+        none = all(count(now, name, element) == 0 for name, element in pairs)
         return (Made.NO if gained else Made.YES) if none else Made.UNSURE
-    steps = [_count(now, name, element) - _count(before, name, element) for name, element in pairs]
+    steps = [count(now, name, element) - count(before, name, element) for name, element in pairs]
     moved = [step > 0 if gained else step < 0 for step in steps]
     if all(moved):
         return Made.YES

@@ -1,0 +1,163 @@
+"""Taking back what was made, in reverse order: each inverse logged, checked for others' changes, and read back.
+
+Source: plan-apply-undo 5.10, Failure; acceptance 84, 85.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from delta_protocol.changes.holes import dig
+from delta_protocol.changes.images import NOTHING, UNKNOWN, field_of, is_known
+from delta_protocol.changes.model import PlannedCall
+from delta_protocol.changes.normalise import same
+from delta_protocol.changes.readback import count
+from delta_protocol.changes.states import MADE
+from delta_protocol.changes.steps import CallChange, Pause, Progress, Reply, Save, Send, Steps, look, save_call
+from delta_protocol.codecs import exact_json
+from delta_protocol.errors import Invalid
+from delta_protocol.wire.journal import CallState, DeltaState
+from delta_protocol.wire.registry import Outcome
+
+RETRIES = (0.2, 1.0)
+_OPEN = MADE | {CallState.COMPENSATING}
+
+
+def roll_back(progress: Progress, reason: str, *, already: bool = False) -> Steps[DeltaState]:
+    """Take back every made call. Returns `rolled_back`, or `partial` where something stays.
+
+    `already`: the delta is in `rolling_back` (found so after a crash).
+    """
+    if not already:
+        progress.reason = reason
+        yield Save(DeltaState.ROLLING_BACK, reason=reason)
+    stays: list[int] = []
+    for call in reversed(progress.plan.calls):
+        if progress.states[call.number] in _OPEN and not (yield from _take_back(progress, call)):
+            stays.append(call.number)
+        elif progress.states[call.number] is CallState.COMPENSATION_FAILED:
+            stays.append(call.number)
+    final = DeltaState.PARTIAL if stays else DeltaState.ROLLED_BACK
+    yield Save(final)
+    return final
+
+
+def _take_back(progress: Progress, call: PlannedCall) -> Steps[bool]:
+    resumed = progress.states[call.number] is CallState.COMPENSATING
+    if call.inverse is None:
+        return False
+    now = yield from _now(progress, call)
+    state = taken_back(progress, call, now)
+    if state is True and (resumed or call.operation != "call"):
+        return (yield from _ended(progress, call, CallState.COMPENSATED, resumed=resumed))
+    why = _foreign(progress, call, now)
+    if resumed and call.operation in {"delete", "remove"}:
+        why = "it was being put back when we stopped; sending that again could make it twice"
+    try:
+        arguments = exact_json.encode(progress.filled(call.inverse.arguments))
+    except Invalid as error:
+        why = error.message
+        arguments = b"{}"
+    if why:
+        return (yield from _ended(progress, call, CallState.COMPENSATION_FAILED, why, resumed=resumed))
+    if not resumed:
+        yield from save_call(progress, call.number, CallChange(CallState.COMPENSATING))
+    reply: Reply = yield Send(call.number, call.connector, call.inverse.tool, arguments, back=True)
+    return (yield from _check(progress, call, reply))
+
+
+def _ended(
+    progress: Progress, call: PlannedCall, state: CallState, detail: str = "", *, resumed: bool = True
+) -> Steps[bool]:
+    if not resumed:
+        yield from save_call(progress, call.number, CallChange(CallState.COMPENSATING))
+    yield from save_call(progress, call.number, CallChange(state, detail or None))
+    return state is CallState.COMPENSATED
+
+
+def _check(progress: Progress, call: PlannedCall, reply: Reply) -> Steps[bool]:
+    """Believe a read, where one can be made; the connector's answer only where none can."""
+    restored = None
+    for delay in (0.0, *RETRIES):
+        if delay:
+            yield Pause(delay)
+        restored = taken_back(progress, call, (yield from _now(progress, call)))
+        if restored is not False or reply.outcome in {Outcome.REFUSED, Outcome.NOT_SENT}:
+            break
+    if restored is None:
+        restored = reply.outcome is Outcome.OK
+    if restored:
+        return (yield from _ended(progress, call, CallState.COMPENSATED))
+    assert call.inverse is not None
+    said = reply.message or ("it answered, but nothing changed" if reply.outcome is Outcome.OK else reply.outcome)
+    detail = f"{call.inverse.tool}: {said}"
+    return (yield from _ended(progress, call, CallState.COMPENSATION_FAILED, detail))
+
+
+def _now(progress: Progress, call: PlannedCall) -> Steps[Any]:
+    if call.read_back is None:
+        return UNKNOWN
+    return (yield from look(progress, call.connector, call.read_back))
+
+
+def taken_back(progress: Progress, call: PlannedCall, now: Any) -> bool | None:  # noqa: ANN401 - an image
+    """Return whether the image shows the entity as before the call; None where it cannot tell."""
+    if now is UNKNOWN or call.read_back is None:
+        return None
+    before = progress.image_before(call)
+    read = call.read_back
+    if read.absent:
+        # Made again it may have a new key, under which this reader does not look.
+        return True if now is not NOTHING else None
+    if call.operation == "create" and not read.contains:
+        return now is NOTHING
+    try:
+        expected = progress.expected(read)
+    except Invalid:
+        return None
+    if expected.contains and not expected.expect and call.operation in {"add", "create"}:
+        return all(count(now, name, item) <= count(before, name, item) for name, item in expected.contains)
+    if expected.lacks:
+        back = all(count(now, name, item) >= max(1, count(before, name, item)) for name, item in expected.lacks)
+        return True if back else _as_new(call)
+    if not is_known(before) or now is NOTHING:
+        return None
+    return all(_alike(before, now, name) for name in call.fields)
+
+
+def _as_new(call: PlannedCall) -> bool | None:
+    # An element that was put back has a new key: the lookup by its old one proves nothing.
+    return None if call.inverse is not None and call.reversibility == "R2" else False
+
+
+def _alike(before: Any, now: Any, name: str) -> bool:  # noqa: ANN401 - images
+    had, was = field_of(before, name)
+    has, value = field_of(now, name)
+    return (same(was, value) and same(value, was)) if had and has else was is None and value is None
+
+
+def _foreign(progress: Progress, call: PlannedCall, now: Any) -> str:  # noqa: ANN401 - an image
+    """Return what somebody else made of what we wrote, or an empty text."""
+    if call.operation != "update" or call.read_back is None or not is_known(now):
+        return ""
+    before = progress.image_before(call)
+    try:
+        wanted = progress.expected(call.read_back).expect
+    except Invalid:
+        return ""
+    for name, value in wanted.items():
+        has, current = field_of(now, name)
+        ours = has and same(value, current)
+        if not ours and not _alike(before, now, name) and not _later(progress, call, name, current):
+            return f"{name or 'content'} was changed since by someone else"
+    return ""
+
+
+def _later(progress: Progress, call: PlannedCall, name: str, current: Any) -> bool:  # noqa: ANN401 - any JSON value
+    # A later call of ours that could not be taken back has left its own value there.
+    for other in progress.plan.calls[call.number :]:
+        if other.entity == call.entity and other.read_back is not None:
+            found, value = dig(progress.filled(other.read_back.expect), (name,))
+            if found and same(value, current):
+                return True
+    return False
