@@ -1,0 +1,29 @@
+"""Compiles the guest into a directory, in a short process of its own: `python -m delta_actors.sandbox.compile DIRECTORY`.
+
+The compiler's memory and threads must not be in the zygote, whose pages every worker inherits (spec/sandbox 4).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import wasmtime
+
+from delta_actors.sandbox.engine import cache_name, configuration, guest_path, read_guest
+
+
+def compile_guest(directory: Path) -> Path:
+    """Return the compiled guest in `directory`, which must be private: the file is executable code."""
+    target = directory / cache_name()
+    module = wasmtime.Module(wasmtime.Engine(configuration()), read_guest(guest_path()))
+    scratch = target.with_suffix(f".{os.getpid()}")
+    scratch.touch(mode=0o600)
+    scratch.write_bytes(module.serialize())
+    scratch.replace(target)
+    return target
+
+
+if __name__ == "__main__":
+    compile_guest(Path(sys.argv[1]))

@@ -1,0 +1,83 @@
+// What a planned call will give. It may stand in arguments of later writes, in text and in the returned value.
+const planned = new Native.WeakMap();
+const placeholders = new Native.Map();
+const tokens = new Native.Map();
+let mark = "\uE000", arithmetic = createObject(null);
+const END = "\uE001", TAG = "\u0001";
+
+function notYet(record) {
+  const at = here();
+  const where = at[0] ? "line " + at[0] + ", column " + at[1] + ": " : "";
+  return named("NotYetReal", where + record.label + " gets its value when the plan is applied. Pass it to a later write, put it in a "
+    + "text with `${...}`, or return it; to decide or calculate with it, split the task: apply first, then read it in a second program");
+}
+function token(record) {
+  if (record.token === "") {
+    record.token = mark + (tokens.size + 1) + END;
+    mapSet(tokens, record.token, record);
+  }
+  return record.token;
+}
+function placeholder(write, path, label) {
+  const id = write + stringify(path);
+  const known = mapGet(placeholders, id);
+  if (known) return known;
+  const record = { write, path, label, token: "" };
+  const refuse = () => { throw notYet(record); };
+  const proxy = new Native.Proxy(() => {}, {
+    get(_, key) {
+      if (key === toPrimitive) return (hint) => {
+        if (hint === "number") throw notYet(record);
+        if (hint === "default") {
+          const at = rawPlace(new Native.Error().stack);
+          if (arithmetic[at[0] + ":" + at[1]]) throw notYet(record);
+        }
+        return token(record);
+      };
+      if (key === "toString" || key === "toJSON") return () => token(record);
+      if (key === iterator || key === asyncIterator || key === "valueOf" || key === "length") throw notYet(record);
+      if (typeof key === "symbol" || key === "then") return undefined;
+      return placeholder(write, concat(path, key), label + "." + key);
+    },
+    apply: refuse, set: refuse, has: refuse, ownKeys: refuse, deleteProperty: refuse, defineProperty: refuse,
+    getOwnPropertyDescriptor: refuse, setPrototypeOf: refuse, preventExtensions: refuse,
+    getPrototypeOf: () => ObjectPrototype,
+  });
+  weakSet(planned, proxy, record);
+  mapSet(placeholders, id, proxy);
+  return proxy;
+}
+// Every condition of the program passes here, since a proxy alone is always true.
+function check(value) {
+  if (placeholders.size === 0) return value;
+  if (isObject(value)) {
+    if (weakHas(planned, value)) throw notYet(weakGet(planned, value));
+  } else if (typeof value === "string" && indexOf(value, mark) >= 0) {
+    const parts = split(value);
+    for (let i = 0; i < parts.length; i++) if (typeof parts[i] !== "string") throw notYet(parts[i]);
+  }
+  return value;
+}
+// A text as a list of texts and records of what stands between them.
+function split(value) {
+  const parts = [];
+  let from = 0, at = indexOf(value, mark);
+  while (at >= 0) {
+    const end = indexOf(value, END, at);
+    const record = end < 0 ? undefined : mapGet(tokens, substring(value, at, end + 1));
+    if (!record) throw named("NotYetReal", "a text with a value that is not there yet was cut in two; join texts only, or split the task");
+    if (at > from) add(parts, substring(value, from, at));
+    add(parts, record);
+    from = end + 1;
+    at = indexOf(value, mark, from);
+  }
+  if (from < value.length) add(parts, substring(value, from));
+  return parts;
+}
+function readable(value) {
+  if (indexOf(value, mark) < 0) return value;
+  let result = "";
+  const parts = split(value);
+  for (let i = 0; i < parts.length; i++) result += typeof parts[i] === "string" ? parts[i] : "\u27E8" + parts[i].label + "\u27E9";
+  return result;
+}

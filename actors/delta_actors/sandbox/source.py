@@ -1,0 +1,246 @@
+"""Preparing a program: TypeScript blanked in place, conditions guarded, syntax errors found with their column.
+
+Runs in the worker, since the parser is C over hostile text. Every position is kept: types become spaces, and what is
+inserted is listed so that the prelude can subtract it again (spec/sandbox 5).
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import Final, NamedTuple
+
+import tree_sitter
+import tree_sitter_typescript
+
+_PARSER: Final = tree_sitter.Parser(tree_sitter.Language(tree_sitter_typescript.language_typescript()))
+
+_TYPES: Final = frozenset(
+    ["type_annotation", "type_arguments", "type_parameters", "interface_declaration", "type_alias_declaration", "accessibility_modifier", "override_modifier", "opting_type_annotation", "omitting_type_annotation", "asserts_annotation", "type_predicate_annotation", "ambient_declaration", "abstract_method_signature", "function_signature", "implements_clause", "index_signature"]
+)
+_KEPT_OPERAND: Final = frozenset({"as_expression", "satisfies_expression", "non_null_expression"})
+_MEANINGFUL: Final = {
+    "enum_declaration": "enum",
+    "internal_module": "namespace",
+    "module": "module",
+    "import_alias": "import alias",
+    "decorator": "decorator",
+}
+_MARKED: Final = frozenset(
+    {"optional_parameter", "required_parameter", "public_field_definition", "variable_declarator", "method_definition"}
+)
+_MARKS: Final = frozenset({"?", "!", "readonly", "declare", "abstract"})
+_CONDITIONS: Final = frozenset(
+    {"if_statement", "while_statement", "do_statement", "for_statement", "ternary_expression"}
+)
+_LOGIC: Final = frozenset({"&&", "||", "??"})
+_EQUALITY: Final = frozenset({"===", "!==", "==", "!="})
+_VALUES: Final = frozenset(
+    ["identifier", "member_expression", "subscript_expression", "call_expression", "await_expression", "template_string", "assignment_expression", "parenthesized_expression", "non_null_expression", "as_expression"]
+)
+
+
+class SourceError(Exception):
+    """The text is not a program. `line` and `column` are 1-based."""
+
+    def __init__(self, message: str, line: int, column: int) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+
+
+class Prepared(NamedTuple):
+    """A function expression to evaluate. `shifts`: line -> [column, length, ...] of what was inserted; `arithmetic`: places of
+    `+` between values that no text is part of."""
+
+    text: str
+    plain: str
+    """The same without any change: what plain JavaScript is compiled from."""
+    shifts: dict[int, list[int]]
+    arithmetic: list[str]
+    typed: bool
+    """Whether there is TypeScript in it."""
+    generic: bool
+    """Whether a call has a predefined type as type argument, which is other JavaScript when read as such."""
+
+
+class _Edits:
+    """What the walk over the tree found; offsets are bytes."""
+
+    def __init__(self, text: bytes) -> None:
+        self.blanked = bytearray(text)
+        self.insertions: list[tuple[int, str]] = []
+        self.pluses: list[int] = []
+        self.typed = False
+        self.generic = False
+
+    def blank(self, start: int, end: int) -> None:
+        self.typed = True
+        for index in range(start, end):
+            if self.blanked[index] not in b"\r\n":
+                self.blanked[index] = 0x20
+
+
+def prepare(source: str, names: list[str], guard: str) -> Prepared:
+    """Return `source` as an async function of `names` (the last is the guard of conditions).
+
+    Raises `SourceError` for TypeScript that cannot be blanked and for a text that ends the function around it.
+    """
+    head = f"(async function program({','.join([*names, guard])}){{"
+    text = f"{head}{source}\n}})"
+    data = text.encode("utf-8", "replace")
+    tree = _PARSER.parse(data)
+    _refuse_breakout(tree.root_node, source, len(head))
+    edits = _Edits(data)
+    _walk(tree.root_node, edits, guard, len(head.encode()))
+    return _apply(text, data, edits, head)
+
+
+def locate_error(source: str, line: int) -> tuple[int, int]:
+    """Return the place of the first syntax error at or after `line` (0: anywhere), or (line, 1)."""
+    lead = "async function program(){"
+    data = f"{lead}{source}\n}}".encode("utf-8", "replace")
+    for node in _errors(_PARSER.parse(data).root_node):
+        row, column = node.start_point
+        if row + 1 >= line:
+            before = data.split(b"\n")[row][:column].decode("utf-8", "replace")
+            return row + 1, max(1, len(before) + 1 - (len(lead) if row == 0 else 0))
+    return max(1, line), 1
+
+
+def _errors(root: tree_sitter.Node) -> list[tree_sitter.Node]:
+    found: list[tree_sitter.Node] = []
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.is_error or node.is_missing:
+            inner = [child for child in node.children if child.is_error or child.is_missing or child.has_error]
+            found.append(node)
+            stack.extend(reversed(inner))
+        elif node.has_error:
+            stack.extend(reversed(node.children))
+    return sorted(found, key=lambda node: node.start_byte)
+
+
+def _refuse_breakout(root: tree_sitter.Node, source: str, head: int) -> None:
+    statements = [child for child in root.children if child.type != "comment"]
+    if root.has_error or len(statements) <= 1:
+        return
+    row, column = statements[0].end_point
+    lines = source.split("\n")
+    shift = head if row == 0 else 0
+    raise SourceError("an unmatched } ends the program", min(row + 1, len(lines)), max(1, column - shift))
+
+
+def _walk(root: tree_sitter.Node, edits: _Edits, guard: str, head: int) -> None:
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        kind = node.type
+        if kind in _MEANINGFUL and node.is_named and node.start_byte >= head:
+            row, column = node.start_point
+            raise SourceError(
+                f"TypeScript's {_MEANINGFUL[kind]} is not supported; types are removed, nothing is translated",
+                row + 1,
+                column + 1 - (head if row == 0 else 0),
+            )
+        if kind in _TYPES:
+            _blank_type(node, edits)
+            continue
+        if kind in _KEPT_OPERAND:
+            edits.blank(node.children[0].end_byte, node.end_byte)
+            stack.append(node.children[0])
+            continue
+        if kind == "type_assertion":
+            edits.blank(node.start_byte, node.children[-1].start_byte)
+            stack.append(node.children[-1])
+            continue
+        if kind in _MARKED:
+            for child in node.children:
+                if child.type in _MARKS:
+                    edits.blank(child.start_byte, child.end_byte)
+        _guard(node, edits, guard)
+        stack.extend(reversed(node.children))
+
+
+def _blank_type(node: tree_sitter.Node, edits: _Edits) -> None:
+    edits.blank(node.start_byte, node.end_byte)
+    if node.type == "type_arguments" and any(child.type == "predefined_type" for child in node.children):
+        edits.generic = True
+
+
+def _guard(node: tree_sitter.Node, edits: _Edits, guard: str) -> None:
+    kind = node.type
+    if kind in _CONDITIONS:
+        _wrap(node.child_by_field_name("condition"), edits, guard)
+    elif kind == "unary_expression" and node.children[0].type == "!":
+        _wrap(node.child_by_field_name("argument"), edits, guard)
+    elif kind == "switch_statement":
+        _wrap(node.child_by_field_name("value"), edits, guard)
+    elif kind == "binary_expression":
+        _guard_binary(node, edits, guard)
+    elif kind == "augmented_assignment_expression" and node.children[1].type == "+=":
+        right = node.child_by_field_name("right")
+        if right is not None and not _has_text(right):
+            edits.pluses.append(right.start_byte)
+
+
+def _guard_binary(node: tree_sitter.Node, edits: _Edits, guard: str) -> None:
+    operator = node.children[1].type
+    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+    if operator in _LOGIC:
+        _wrap(left, edits, guard)
+    elif operator in _EQUALITY:
+        _wrap(left, edits, guard)
+        _wrap(right, edits, guard)
+    elif operator == "+" and left is not None and right is not None and not (_has_text(left) or _has_text(right)):
+        edits.pluses.append(right.start_byte)
+
+
+def _has_text(node: tree_sitter.Node) -> bool:
+    while node.type == "parenthesized_expression" and node.named_child_count:
+        node = node.named_children[0]
+    if node.type in ("string", "template_string"):
+        return True
+    if node.type == "binary_expression" and node.children[1].type == "+":
+        return _has_text(node.children[0]) or _has_text(node.children[2])
+    return False
+
+
+def _wrap(node: tree_sitter.Node | None, edits: _Edits, guard: str) -> None:
+    if node is not None and node.type == "parenthesized_expression" and node.named_child_count:
+        node = node.named_children[0]
+    if node is None or node.type not in _VALUES or node.has_error:
+        return
+    edits.insertions.append((node.start_byte, f"{guard}("))
+    edits.insertions.append((node.end_byte, ")"))
+
+
+def _apply(text: str, data: bytes, edits: _Edits, head: str) -> Prepared:
+    # Byte offsets to lines and characters; insertions at one offset keep their order (closing before opening).
+    starts = [0]
+    for index, byte in enumerate(data):
+        if byte == 0x0A:
+            starts.append(index + 1)
+    pieces: list[bytes] = []
+    shifts: dict[int, list[int]] = {1: [1, len(head)]}
+    done, grown = 0, {1: 0}
+    marks: list[tuple[int, int]] = []
+    for offset, inserted in sorted(edits.insertions, key=lambda item: (item[0], item[1] != ")")):
+        pieces += [bytes(edits.blanked[done:offset]), inserted.encode()]
+        done = offset
+        line, column = _place(data, starts, offset)
+        shifts.setdefault(line, []).extend((column + grown.get(line, 0), len(inserted)))
+        grown[line] = grown.get(line, 0) + len(inserted)
+        marks.append((offset, len(inserted)))
+    pieces.append(bytes(edits.blanked[done:]))
+    arithmetic: list[str] = []
+    for offset in edits.pluses:
+        line, column = _place(data, starts, offset)
+        before = sum(size for at, size in marks if starts[line - 1] <= at <= offset)
+        arithmetic.append(f"{line}:{column + before}")
+    return Prepared(b"".join(pieces).decode("utf-8", "replace"), text, shifts, arithmetic, edits.typed, edits.generic)
+
+
+def _place(data: bytes, starts: list[int], offset: int) -> tuple[int, int]:
+    line = bisect.bisect_right(starts, offset)
+    return line, len(data[starts[line - 1] : offset].decode("utf-8", "replace")) + 1

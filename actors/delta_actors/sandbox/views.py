@@ -1,0 +1,97 @@
+"""What a program is told about the catalogue: only the connectors that its text names."""
+
+from __future__ import annotations
+
+import msgspec
+
+from delta_protocol.catalogue.model import (
+    Binding,
+    Catalogue,
+    Collection,
+    Connector,
+    ConnectorState,
+    Effect,
+    Tool,
+    find_tool,
+)
+from delta_protocol.catalogue.names import connector_alias
+from delta_protocol.wire.worker import CollectionView, NamespaceView, ReadBinding, ToolView
+
+
+class _Schema(msgspec.Struct):
+    required: tuple[str, ...] = ()
+    properties: dict[str, msgspec.Raw] = {}
+
+
+def namespaces(catalogue: Catalogue, code: str) -> tuple[NamespaceView, ...]:
+    """Return the views of the connectors whose identifier occurs in `code`; no other can be reached from it."""
+    views: list[NamespaceView] = []
+    for connector in catalogue.connectors:
+        alias = connector_alias(connector.name)
+        if alias in code and connector.state is not ConnectorState.GONE:
+            views.append(_namespace(connector, alias))
+    return tuple(views)
+
+
+def _namespace(connector: Connector, alias: str) -> NamespaceView:
+    tools = tuple(_tool(tool) for tool in connector.tools if not tool.gone)
+    collections = tuple(_collection(connector, collection) for collection in connector.collections)
+    detail = "" if connector.state is ConnectorState.READY else f"{connector.state}: {connector.detail}".rstrip(": ")
+    return NamespaceView(connector.name, alias, tools, collections, detail)
+
+
+def _tool(tool: Tool) -> ToolView:
+    effect = (
+        "off"
+        if tool.effect is Effect.OFF
+        else "ask"
+        if tool.rules
+        else "read"
+        if tool.effect is Effect.READ
+        else "write"
+    )
+    return ToolView(tool.name, tool.alias, effect, tool.fault or "", _schema(tool).required)
+
+
+def _collection(connector: Connector, collection: Collection) -> CollectionView:
+    def view(binding: Binding | None) -> ReadBinding | None:
+        return None if binding is None else _binding(connector, binding)
+
+    return CollectionView(
+        collection.name,
+        collection.noun,
+        collection.key,
+        collection.fields,
+        get=view(collection.get),
+        list=view(collection.list),
+        search=view(collection.search),
+        create=view(collection.create),
+        update=collection.update is not None,
+        delete=view(collection.delete),
+    )
+
+
+def _binding(connector: Connector, binding: Binding) -> ReadBinding:
+    tool = find_tool(connector, binding.tool)
+    schema = _Schema() if tool is None else _schema(tool)
+    words = [
+        name for name in (*schema.required, *schema.properties) if name in ("query", "q", "search", "text", "pattern")
+    ]
+    first = binding.content or (schema.required[0] if len(schema.required) == 1 else words[0] if words else None)
+    return ReadBinding(
+        binding.tool,
+        binding.key,
+        binding.fields,
+        binding.result,
+        binding.many,
+        binding.content,
+        binding.cursor,
+        first,
+    )
+
+
+def _schema(tool: Tool) -> _Schema:
+    try:
+        return msgspec.json.decode(tool.input_schema, type=_Schema)
+    except msgspec.MsgspecError:
+        return _Schema()
