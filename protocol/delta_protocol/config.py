@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import msgspec
 
 from delta_protocol.catalogue.model import Effect, Mode
@@ -163,6 +165,6 @@ class StackConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: Mode | None = None
     """A mode for the whole stack; a plan takes the strictest of stack, connector, tool."""
 
-    def actor(self, role: Role) -> ActorConfig:
+    def actor(self, role: str) -> ActorConfig:
         """Return the actor's configuration, the defaults where none was given."""
-        return self.actors.get(role, ActorConfig())
+        return self.actors.get(cast(Role, role), ActorConfig())

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 import trio
 
 from delta_protocol.config import StackConfig
-from delta_protocol.wire.message import Event, Item, Origin, Principal, Request, Role
+from delta_protocol.wire.message import Event, Item, Origin, Principal, Request
+from delta_protocol.wire.table import INBOXES, ITEMS
 
 ReplyT = TypeVar("ReplyT")
 MessageT = TypeVar("MessageT")
@@ -27,8 +28,8 @@ class Call(Protocol):
     """An open call, as its handler sees it. The handler runs in a cancel scope that ends at `deadline`."""
 
     @property
-    def caller(self) -> Role:
-        """Who asked: proven by the link's greeting."""
+    def caller(self) -> str:
+        """Who asked (a `Role`, or an embedder's own): proven by the link's greeting."""
         ...
 
     @property
@@ -155,7 +156,7 @@ class Context(Protocol):
     """What the runtime gives an actor for its life."""
 
     @property
-    def role(self) -> Role:
+    def role(self) -> str:
         """The actor's own role."""
         ...
 
@@ -194,7 +195,7 @@ class Context(Protocol):
         """Set when the actor is to take no more and finish."""
         ...
 
-    def ref(self, role: Role) -> Ref:
+    def ref(self, role: str) -> Ref:
         """Return the ref of a role that `wire.table.ASKS` allows; `KeyError` otherwise. One link per role, opened on
         first use and again after a crash."""
         ...
@@ -206,7 +207,14 @@ class Actor:
     Life: `start(context)` -> handlers serve (READY) -> `run()` beside them -> stopping -> `stop()`.
     """
 
-    role: ClassVar[Role]
+    role: ClassVar[str]
+    """A `Role`, or an embedder's own name."""
+
+    inboxes: ClassVar[Mapping[str, tuple[type[Any], ...]]] = INBOXES
+    """The messages of every role that this actor is or asks. Only those with roles of their own set it."""
+
+    items: ClassVar[tuple[type[Item], ...]] = ITEMS
+    """The items that may flow on its calls, and on those it makes."""
 
     async def start(self, context: Context) -> tuple[str, ...]:
         """Open what is needed to serve; return addresses bound for the outside. Must not wait for other actors."""

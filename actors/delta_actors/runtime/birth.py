@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from delta_actors.runtime.schema import Schema, schema_of
 from delta_protocol.config import StackConfig
 from delta_protocol.wire.control import Admission, Grant
 from delta_protocol.wire.hello import token_digest
-from delta_protocol.wire.message import Role
 from delta_protocol.wire.table import ASKS
 
 BACKLOG = 128
@@ -26,7 +24,7 @@ TOKEN_BYTES = 32
 class Birth:
     """What an actor is given by its parent. `sockets["link"]` is where other actors connect."""
 
-    role: Role
+    role: str
     incarnation: int
     config: StackConfig
     state_dir: Path
@@ -34,7 +32,6 @@ class Birth:
     sockets: Mapping[str, socket.socket]
     grants: tuple[Grant, ...] = ()
     admissions: tuple[Admission, ...] = ()
-    schemas: Callable[[str], Schema] = schema_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +42,7 @@ class Credentials:
     admissions: tuple[Admission, ...]
 
 
-def make_credentials(
-    addresses: Mapping[Role, str], asks: Mapping[Role, frozenset[Role]] = ASKS
-) -> dict[Role, Credentials]:
+def make_credentials(addresses: Mapping[str, str], asks: Mapping[str, frozenset[str]] = ASKS) -> dict[str, Credentials]:
     """Make a token for every edge of the ask table. `addresses` says where each callee listens.
 
     Roles without an address are left out as callees. Tokens are fresh in every run of a stack and never stored.

@@ -18,7 +18,7 @@ from delta_protocol.errors import ActorCrashed, ProtocolViolation, Refused, from
 from delta_protocol.wire.control import Admission
 from delta_protocol.wire.envelope import FromCallee, FromCaller
 from delta_protocol.wire.hello import MAX_HELLO, Hello, Unwelcome, Welcome, check_hello
-from delta_protocol.wire.message import Role
+from delta_protocol.wire.message import role_named
 
 HELLO_TIMEOUT = 5.0
 """Seconds a connected peer may take to greet."""
@@ -65,7 +65,7 @@ async def greet(sock: socket, *, me: Identity, callee: str, token: bytes, schema
 
 async def admit(
     sock: socket, *, me: Identity, schema: Schema, admissions: Iterable[Admission] | None, credit: int
-) -> tuple[Role, Channel[FromCaller]]:
+) -> tuple[str, Channel[FromCaller]]:
     """Take a greeting as the callee; return who it is and the channel, ready for a `CalleeLink`.
 
     Raises `Refused` (also for another user's process) or `ProtocolViolation`; the socket is closed then.
@@ -79,7 +79,7 @@ async def admit(
             raise ProtocolViolation("the peer closed before it greeted")
         try:
             check_hello(hello, role=me.role, digest=schema.digest, admissions=admissions)
-            caller = Role(hello.caller)
+            caller = role_named(hello.caller)
         except Refused as error:
             channel.post(Unwelcome(error.to_failure()))
             channel.try_send()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import socket
@@ -19,12 +19,12 @@ from delta_actors.runtime.birth import Birth
 from delta_actors.runtime.current import NOTHING, Inherited
 from delta_actors.runtime.greeting import Identity, admit
 from delta_actors.runtime.refs import ActorRef
+from delta_actors.runtime.schema import Schema, schema_of
 from delta_actors.runtime.serving import CalleeLink, Counters
 from delta_actors.runtime.workers import WorkerPool
 from delta_protocol.config import StackConfig
 from delta_protocol.errors import ProtocolViolation, Refused
 from delta_protocol.wire.control import ActorStatistics
-from delta_protocol.wire.message import Role
 
 log = logging.getLogger("delta.actors")
 
@@ -40,13 +40,14 @@ class ActorContext:
     """The runtime's `Context`."""
 
     birth: Birth
+    schemas: Callable[[str], Schema]
     nursery: trio.Nursery
     links: trio.Nursery
     stopping: trio.Event = field(default_factory=trio.Event)
     refs: dict[str, ActorRef] = field(default_factory=dict)
 
     @property
-    def role(self) -> Role:
+    def role(self) -> str:
         """The actor's own role."""
         return self.birth.role
 
@@ -75,14 +76,14 @@ class ActorContext:
         """Inherited listening sockets for the outside."""
         return {name: sock for name, sock in self.birth.sockets.items() if name != "link"}
 
-    def ref(self, role: Role) -> Ref:
+    def ref(self, role: str) -> Ref:
         """Return the ref of a role that this actor may ask; `KeyError` otherwise."""
         if role not in self.refs:
-            self.refs[role] = open_ref(self.birth, role, self.links)
+            self.refs[role] = open_ref(self.birth, role, self.schemas(role), self.links)
         return self.refs[role]
 
 
-def open_ref(birth: Birth, role: Role, nursery: trio.Nursery, default: Inherited = NOTHING) -> ActorRef:
+def open_ref(birth: Birth, role: str, schema: Schema, nursery: trio.Nursery, default: Inherited = NOTHING) -> ActorRef:
     """Return a ref from the actor born as `birth` to `role`. Raises `KeyError` when it has no grant for that."""
     for grant in birth.grants:
         if grant.role == role:
@@ -91,7 +92,7 @@ def open_ref(birth: Birth, role: Role, nursery: trio.Nursery, default: Inherited
                 callee=role,
                 address=grant.address,
                 token=grant.token,
-                schema=birth.schemas(role),
+                schema=schema,
                 nursery=nursery,
                 default=default,
             )
@@ -110,6 +111,16 @@ class Host:
         self._stop_deadline = math.inf
         self._stopping = trio.Event()
         self._handlers = Handlers()
+        self.serving = False
+        """Whether it came as far as READY."""
+
+    @property
+    def stop_timeout(self) -> float:
+        """Seconds that a stop may take, by configuration."""
+        return self._birth.config.actor(self._birth.role).stop_timeout
+
+    def _schema_of(self, role: str) -> Schema:
+        return schema_of(self._actor.inboxes.get(role, ()), self._actor.items)
 
     def stop(self, deadline: float) -> None:
         """Take no more, let handlers finish until `deadline` (trio clock), then end. `run` returns."""
@@ -137,7 +148,7 @@ class Host:
         """
         async with trio.open_nursery() as refs:
             async with trio.open_nursery() as nursery:
-                context = ActorContext(self._birth, nursery, refs)
+                context = ActorContext(self._birth, self._schema_of, nursery, refs)
                 try:
                     addresses = await self._actor.start(context)
                     self._handlers = self._actor.handlers()
@@ -159,6 +170,7 @@ class Host:
                 with trio.CancelScope() as accepting:
                     links.start_soon(self._accept, accepting, links)
                     context.nursery.start_soon(self._actor.run)
+                    self.serving = True
                     task_status.started(addresses)
                     await self._stopping.wait()
                     accepting.cancel()
@@ -193,7 +205,7 @@ class Host:
 
     async def _link(self, sock: socket) -> None:
         birth = self._birth
-        schema = birth.schemas(birth.role)
+        schema = self._schema_of(birth.role)
         credit = birth.config.actor(birth.role).credit
         me = Identity(birth.role, birth.incarnation)
         try:

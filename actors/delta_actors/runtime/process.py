@@ -29,7 +29,7 @@ from delta_actors.runtime.serving import CalleeLink, Counters
 from delta_actors.runtime.workers import WorkerPool
 from delta_protocol.errors import DeltaError, Internal, Invalid, Refused
 from delta_protocol.wire.control import ActorStatistics, Heartbeat, Start, Started, Stop
-from delta_protocol.wire.message import Done, Role
+from delta_protocol.wire.message import Done, Role, role_named
 
 log = logging.getLogger("delta.actors")
 
@@ -58,7 +58,7 @@ def main(control_fd: int, link_fd: int, extra_fds: Sequence[int] = ()) -> int:
     return life.exit_code
 
 
-def load_actor(role: Role, factory: str = "") -> Actor:
+def load_actor(role: str, factory: str = "") -> Actor:
     """Return a new actor by its factory's name, by convention `delta_actors.ROLE:RoleActor`. Raises `Invalid`."""
     name = factory or f"delta_actors.{role}:{role.capitalize()}Actor"
     module, _, attribute = name.partition(":")
@@ -159,7 +159,7 @@ class _Life:
             raise Invalid(f"sockets {start.sockets} named, {len(self._sockets)} given")
         self._stop_timeout = start.config.actor(start.role).stop_timeout
         return Birth(
-            role=start.role,
+            role=role_named(start.role),
             incarnation=start.incarnation,
             config=start.config,
             state_dir=Path(start.state_dir),

@@ -9,13 +9,13 @@ import msgspec
 
 from delta_protocol.wire.hello import schema_digest
 from delta_protocol.wire.message import Item
-from delta_protocol.wire.table import CONTROL, INBOXES, ITEMS
+from delta_protocol.wire.table import CONTROL, ITEMS
 
 
 class Schema:
     """The requests and events of one callee, and the items that may flow on its calls."""
 
-    def __init__(self, inbox: tuple[type[Any], ...], items: tuple[type[Any], ...] = ITEMS) -> None:
+    def __init__(self, inbox: tuple[type[Any], ...], items: tuple[type[Item], ...]) -> None:
         self._inbox = inbox
         self._items = items
 
@@ -36,12 +36,12 @@ class Schema:
 
 
 @lru_cache
-def schema_of(role: str) -> Schema:
-    """Return the schema of one of the stack's roles. Raises `KeyError` for any other."""
-    return Schema(INBOXES[role])  # type: ignore[index] # a Role is its string
+def schema_of(inbox: tuple[type[Any], ...], items: tuple[type[Item], ...] = ITEMS) -> Schema:
+    """Return the schema of a role that understands `inbox`; made once per process."""
+    return Schema(inbox, items)
 
 
 @lru_cache
 def control_schema() -> Schema:
     """Return the schema of the control socket."""
-    return Schema(CONTROL)
+    return Schema(CONTROL, ITEMS)

@@ -103,7 +103,7 @@ class ServedCall:
         self._answers: dict[int, trio.lowlevel.Task] = {}
 
     @property
-    def caller(self) -> Role:
+    def caller(self) -> str:
         """Who asked."""
         return self.link.caller
 
@@ -238,7 +238,7 @@ class CalleeLink:
         self,
         channel: Channel[FromCaller],
         *,
-        caller: Role,
+        caller: str,
         role: str,
         handlers: Handlers,
         credit: int,

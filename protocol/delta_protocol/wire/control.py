@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from delta_protocol.config import StackConfig
-from delta_protocol.wire.message import Done, Json, Request, Role
+from delta_protocol.wire.message import Done, Json, Request
 
 
 class Grant(msgspec.Struct, frozen=True, array_like=True):
     """Where `role` listens and the token that opens a link to it as the grant's holder."""
 
-    role: Role
+    role: str
     address: str
     token: bytes
 
@@ -19,7 +19,7 @@ class Grant(msgspec.Struct, frozen=True, array_like=True):
 class Admission(msgspec.Struct, frozen=True, array_like=True):
     """Who may open a link to this actor: sha256 of the token, per caller."""
 
-    caller: Role
+    caller: str
     digest: bytes
 
 
@@ -36,7 +36,7 @@ class Start(Request[Started], frozen=True):
     and for transport `http` and `mcp` (relays).
     """
 
-    role: Role
+    role: str
     incarnation: int
     config: StackConfig
     state_dir: str

@@ -23,7 +23,10 @@ Json = bytes
 
 
 class Role(StrEnum):
-    """Who a link's end is. `operator` is a person's command line, `supervisor` the parent process."""
+    """Who a link's end is. `operator` is a person's command line, `supervisor` the parent process.
+
+    The runtime takes any string as a role, so that those who embed it may have their own.
+    """
 
     TRANSPORT = "transport"
     REGISTRY = "registry"
@@ -33,6 +36,11 @@ class Role(StrEnum):
     AUTH = "auth"
     SUPERVISOR = "supervisor"
     OPERATOR = "operator"
+
+
+def role_named(name: str) -> str:
+    """Return the `Role` of that name, or the name itself for a role of an embedder's own."""
+    return Role(name) if name in Role.__members__.values() else name
 
 
 class Request(msgspec.Struct, Generic[ReplyT], frozen=True, array_like=True, tag=True):

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from delta_protocol.wire import auth, control, journal, registry, results, sandbox
-from delta_protocol.wire.message import Answer, Progress, Question, Role
+from delta_protocol.wire.message import Answer, Item, Progress, Question, Role
 
-ASKS: Mapping[Role, frozenset[Role]] = {
+ASKS: Mapping[str, frozenset[str]] = {
     Role.TRANSPORT: frozenset({Role.REGISTRY, Role.SANDBOX, Role.JOURNAL, Role.RESULTS, Role.AUTH}),
     Role.SANDBOX: frozenset({Role.REGISTRY}),
     Role.JOURNAL: frozenset({Role.REGISTRY}),
@@ -23,12 +23,12 @@ ASKS: Mapping[Role, frozenset[Role]] = {
 }
 
 
-def callers_of(role: Role) -> frozenset[Role]:
+def callers_of(role: str) -> frozenset[str]:
     """Return the roles that may open a link to `role`."""
     return frozenset(caller for caller, callees in ASKS.items() if role in callees)
 
 
-INBOXES: Mapping[Role, tuple[type[Any], ...]] = {
+INBOXES: Mapping[str, tuple[type[Any], ...]] = {
     Role.TRANSPORT: (),
     Role.REGISTRY: get_args(registry.Inbox),
     Role.SANDBOX: (sandbox.RunProgram,),
@@ -41,15 +41,15 @@ INBOXES: Mapping[Role, tuple[type[Any], ...]] = {
 CONTROL: tuple[type[Any], ...] = get_args(control.Inbox)
 """What every actor understands from the supervisor, over its control socket."""
 
-ITEMS: tuple[type[Any], ...] = (Progress, Question, Answer, registry.CatalogueChanged)
+ITEMS: tuple[type[Item], ...] = (Progress, Question, Answer, registry.CatalogueChanged)
 """What may flow on open calls."""
 
 
-def cycle(asks: Mapping[Any, frozenset[Any]]) -> tuple[Any, ...]:
+def cycle(asks: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
     """Return the roles of a circle of waits in `asks`, first role repeated at the end; empty when there is none."""
-    done: set[Any] = set()
+    done: set[str] = set()
 
-    def visit(role: Any, path: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: ANN401 - any role type
+    def visit(role: str, path: tuple[str, ...]) -> tuple[str, ...]:
         if role in path:
             return (*path[path.index(role) :], role)
         if role in done:
