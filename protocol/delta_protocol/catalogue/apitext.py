@@ -103,11 +103,12 @@ class _Text:
             if level - 1 > Level.NAME:
                 heapq.heappush(heap, (-cost[place], place, level - 1, render_at))
         if with_margin(total) > budget:
+            needed = with_margin(total)
             raise LimitExceeded(
-                f"limits.api_tokens = {budget} is too small: the connectors' names alone need {with_margin(total)} tokens. "
+                f"limits.api_tokens = {budget} is too small: the connectors' names alone need {needed} tokens. "
                 "Raise it, or disable connectors.",
                 limit="api_tokens",
                 budget=budget,
-                needed=with_margin(total),
+                needed=needed,
             )
         return "\n".join(lines)

@@ -12,7 +12,13 @@ from delta_protocol.catalogue.model import Annotations, Collection, Tool
 from delta_protocol.catalogue.profiles import Profile
 from delta_protocol.codecs import exact_json
 from delta_protocol.config import ConnectorConfig
+from delta_protocol.errors import Invalid
 from delta_protocol.wire.message import Json
+
+MAX_DEPTH = 100
+MAX_TOOLS = 5_000
+MAX_DEFINITION = 1 << 20
+"""A definition of more bytes than this is left out, and so are tools beyond `MAX_TOOLS`."""
 
 
 class Listing(NamedTuple):
@@ -32,8 +38,8 @@ def remembered(known: Sequence[Json], listed: Sequence[Json]) -> tuple[tuple[Jso
     """
     order: dict[str, Json] = {name: text for text in known if (name := name_of(text))}
     fresh: dict[str, Json] = {}
-    for text in listed:
-        name = name_of(text)
+    for text in listed[:MAX_TOOLS]:
+        name = name_of(text) if len(text) <= MAX_DEFINITION else None
         if name and name not in fresh:
             fresh[name] = text
     order |= fresh
@@ -46,8 +52,9 @@ def unusable(listed: Sequence[Json]) -> tuple[str, ...]:
     seen: set[str] = set()
     for number, text in enumerate(listed, 1):
         name = name_of(text)
-        if name is None:
-            faults.append(f"entry {number} of the listing has no name and is left out")
+        if name is None or len(text) > MAX_DEFINITION or number > MAX_TOOLS:
+            why = "has no name or cannot be read" if name is None else "is too much"
+            faults.append(f"entry {number} of the listing {why} and is left out")
         elif name in seen:
             faults.append(f'"{names.identifier(name)}" is listed twice; the first counts')
         else:
@@ -56,9 +63,29 @@ def unusable(listed: Sequence[Json]) -> tuple[str, ...]:
 
 
 def name_of(definition: Json) -> str | None:
-    """Return the name in an upstream tool object, or None if it has none."""
-    value = schemas.as_schema(exact_json.decode(definition, what="tool definition")).get("name")
-    return value if isinstance(value, str) and value else None
+    """Return the name in an upstream tool object, or None if it has none or cannot be read."""
+    try:
+        value = exact_json.decode(definition, what="tool definition")
+    except Invalid:
+        return None
+    name = schemas.as_schema(value).get("name")
+    return name if isinstance(name, str) and name and not _too_deep(value) else None
+
+
+def _too_deep(value: object) -> bool:
+    """Whether anything in it is nested beyond `MAX_DEPTH`; what walks schemas may then rely on it."""
+    level: list[object] = [value]
+    for _ in range(MAX_DEPTH):
+        inner: list[object] = []
+        for part in level:
+            if isinstance(part, dict):
+                inner += cast("dict[str, object]", part).values()
+            elif isinstance(part, list):
+                inner += cast("list[object]", part)
+        if not inner:
+            return False
+        level = inner
+    return True
 
 
 def build(

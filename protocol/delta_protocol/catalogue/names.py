@@ -85,3 +85,16 @@ def connector_alias(name: str) -> str:
     """Return the identifier of a connector's namespace in programs."""
     plain = identifier(name)
     return f"{plain}_" if plain in GLOBALS else plain
+
+
+def namespaces(connectors: Iterable[str]) -> dict[str, str]:
+    """Return connector name -> identifier of its namespace, unique, clashes numbered in the given order."""
+    result: dict[str, str] = {}
+    for name in connectors:
+        base = alias = connector_alias(name)
+        number = 1
+        while alias in result.values():
+            number += 1
+            alias = f"{base}_{number}"
+        result[name] = alias
+    return result

@@ -94,7 +94,7 @@ def _single(name: str, schema: schemas.Schema, root: schemas.Schema, level: Leve
     if name == "string":
         return "string" if level is Level.EXACT else ""
     if name == "array":
-        item = kind(schemas.items(schema, root), root, level, depth)
+        item = kind(schemas.items(schema, root), root, level, depth + 1) if depth < MAX_DEPTH * 3 else ""
         return f"({item})[]" if "|" in item and not item.startswith("{") else f"{item}[]"
     if name == "object":
         limit = MAX_DEPTH * 3 if level is Level.EXACT else MAX_DEPTH

@@ -98,7 +98,8 @@ def _entity_schema(connector: Connector, collection: Collection) -> tuple[schema
 
 
 def bound_tools(collection: Collection) -> frozenset[str]:
-    """Return the names of all tools that the collection's operations use."""
+    """Return the names of the tools that the collection's operations stand for; those that edit an entity in their own
+    way are called by name and are not among them."""
     bindings = [
         collection.get,
         collection.list,
@@ -106,7 +107,6 @@ def bound_tools(collection: Collection) -> frozenset[str]:
         collection.create,
         collection.update,
         collection.delete,
-        *collection.edits,
     ]
     for element in collection.elements:
         bindings += [element.add, element.remove, element.update]

@@ -1,0 +1,218 @@
+"""The registry's messages: who may call what, and what is answered."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import trio
+
+from delta_actors.mcp import DeltaClient
+from delta_actors.registry import memory
+from delta_actors.registry.book import Book
+from delta_actors.registry.shipped import shipped_profiles
+from delta_actors.registry.upstream import Upstream
+from delta_actors.runtime.actor import Actor, Call, Context, Handlers
+from delta_protocol.catalogue import arguments, effects
+from delta_protocol.catalogue.model import Catalogue, Connector, ConnectorState, Effect, Tool, find_tool
+from delta_protocol.errors import Conflict, NotFound, Refused, WriteNotPlanned
+from delta_protocol.wire.message import Done, Json, Role
+from delta_protocol.wire.registry import (
+    CatalogueChanged,
+    GetCatalogue,
+    PassTool,
+    ReadTool,
+    Services,
+    ServiceStatus,
+    StartConnectors,
+    ToolReply,
+    WatchCatalogue,
+    WriteTool,
+)
+
+log = logging.getLogger("delta.registry")
+
+STARTS_AT_ONCE = 4
+SAVE_DELAY = 0.05
+"""Seconds in which changes of several connectors are gathered into one write of the file."""
+
+
+class RegistryActor(Actor):
+    """See the package's docstring."""
+
+    role: ClassVar[Role] = Role.REGISTRY
+
+    def __init__(self) -> None:
+        self._saving = trio.CapacityLimiter(1)
+        self._dirty = trio.Event()
+        self._changed = trio.Event()
+        self._upstreams: dict[str, Upstream] = {}
+
+    async def start(self, context: Context) -> tuple[str, ...]:
+        """Read what is remembered: the catalogue is served at once, before any connector runs."""
+        self._path = context.state_dir / "registry" / "catalogue.json"
+        remembered = memory.load(self._path)
+        self._book = Book(context.config, remembered, shipped_profiles(), time.time())
+        slots = trio.CapacityLimiter(STARTS_AT_ONCE)
+        for name, config in context.config.connectors.items():
+            if config.enabled:
+                self._upstreams[name] = Upstream(name, config, self, slots, context.nursery)
+                if config.fault:
+                    self._book.health(name, ConnectorState.FAILED, config.fault)
+        if self._book.memory != remembered:
+            self._dirty.set()
+        return ()
+
+    def handlers(self) -> Handlers:
+        """Looking, calling, starting."""
+        handlers = Handlers()
+        handlers.ask_inline(GetCatalogue, self._get)
+        handlers.ask_inline(Services, self._services)
+        handlers.ask(WatchCatalogue, self._watch)
+        handlers.ask(ReadTool, self._read)
+        handlers.ask(WriteTool, self._write)
+        handlers.ask(PassTool, self._pass)
+        handlers.tell(StartConnectors, self._start_all)
+        return handlers
+
+    async def run(self) -> None:
+        """Keep the file as the book is."""
+        while True:
+            await self._dirty.wait()
+            await trio.sleep(SAVE_DELAY)
+            self._dirty = trio.Event()
+            await self._save()
+
+    async def stop(self) -> None:
+        """Write what is not written yet."""
+        if self._dirty.is_set():
+            self._dirty = trio.Event()
+            await self._save()
+
+    def statistics(self) -> dict[str, Any]:
+        """The catalogue's number, and how many connectors are in which state."""
+        states: dict[str, int] = {}
+        for connector in self._book.newest().connectors:
+            states[connector.state.value] = states.get(connector.state.value, 0) + 1
+        return {"catalogue": self._book.number, "connectors": states}
+
+    def era(self, name: str) -> str:
+        """Return the era that the connector was last seen in."""
+        return self._book.era(name)
+
+    def opened(self, name: str, client: DeltaClient) -> None:
+        """Remember what a session said about its server."""
+        info = client.server_info
+        if self._book.opened(name, client.era, info.name, info.version):
+            self._dirty.set()
+
+    def forget_era(self, name: str) -> None:
+        """Find the connector's era out again at its next start."""
+        self._book.forget_era(name)
+        self._dirty.set()
+
+    def listed(self, name: str, listing: Sequence[Json]) -> None:
+        """Take a connector's listing."""
+        if self._book.listed(name, listing):
+            self._dirty.set()
+            self._tell_watchers()
+
+    def health(self, name: str, state: ConnectorState, detail: str) -> None:
+        """Take a connector's state."""
+        if self._book.health(name, state, detail):
+            self._dirty.set()
+            self._tell_watchers()
+
+    def _get(self, request: GetCatalogue, _: Call) -> Catalogue:
+        return self._book.snapshot(request.number)
+
+    def _services(self, _: Services, __: Call) -> tuple[ServiceStatus, ...]:
+        known = {connector.name: connector for connector in self._book.newest().connectors}
+        return tuple(
+            upstream.status(len(_usable(known[name])), known[name].detail, known[name].server)
+            for name, upstream in self._upstreams.items()
+        )
+
+    async def _watch(self, request: WatchCatalogue, call: Call) -> Done:
+        told = request.since
+        while True:
+            changed = self._changed
+            for number, notes in self._book.notes_since(told):
+                await call.emit(CatalogueChanged(number, notes))
+                told = number
+            await changed.wait()
+
+    def _start_all(self, _: StartConnectors) -> None:
+        for upstream in self._upstreams.values():
+            upstream.start()
+
+    async def _read(self, request: ReadTool, call: Call) -> ToolReply:
+        upstream, tool = await self._find(request.connector, request.tool)
+        if effects.effect_of(tool, request.arguments) is not Effect.READ:
+            raise WriteNotPlanned(
+                f"{request.connector}.{tool.name} may change something ({tool.reason}): it is made as part of a plan "
+                "only",
+                connector=request.connector,
+                tool=tool.name,
+            )
+        return await upstream.read(tool.name, arguments.check(tool, request.arguments), call)
+
+    async def _write(self, request: WriteTool, call: Call) -> ToolReply:
+        where = {"connector": request.connector, "tool": request.tool}
+        if call.caller is not Role.JOURNAL:
+            raise WriteNotPlanned(f"{call.caller} may not write: only the journal makes planned calls", **where)
+        if not (request.delta and request.call and request.key):
+            raise WriteNotPlanned("a planned call names its delta, its call number and its intent's key", **where)
+        upstream, tool = await self._find(request.connector, request.tool)
+        if tool.digest != request.digest:
+            raise Conflict(f"{request.connector}.{tool.name} is not the tool it was when this was planned", **where)
+        arguments.check(tool, request.arguments)
+        # As planned, byte for byte: nothing is converted between approval and call.
+        return await upstream.write(tool.name, request.arguments, call)
+
+    async def _pass(self, request: PassTool, call: Call) -> ToolReply:
+        where = {"connector": request.connector, "tool": request.tool}
+        if call.caller is not Role.TRANSPORT:
+            raise Refused(f"{call.caller} may not pass calls through", **where)
+        if self._book.connector(request.connector).expose != "tools":
+            raise WriteNotPlanned(f'{request.connector} is not configured with expose = "tools"', **where)
+        upstream, tool = await self._find(request.connector, request.tool)
+        checked = arguments.check(tool, request.arguments)
+        if effects.effect_of(tool, request.arguments) is Effect.READ:
+            return await upstream.read(tool.name, checked, call)
+        return await upstream.write(tool.name, checked, call)
+
+    async def _find(self, connector: str, name: str) -> tuple[Upstream, Tool]:
+        """Return a tool that may be called, by its own name or its identifier; a connector never seen is started first.
+
+        Raises `NotFound` with the nearest names, `Refused` for one that is off or gone.
+        """
+        known = self._book.connector(connector)
+        upstream = self._upstreams[connector]
+        if not known.tools:
+            await upstream.ready()
+            known = self._book.connector(connector)
+        tool = find_tool(known, name) or next((one for one in known.tools if one.alias == name), None)
+        if tool is None:
+            near = difflib.get_close_matches(name, [one.name for one in known.tools], n=3)
+            hint = f"; is {' or '.join(near)} meant?" if near else ""
+            raise NotFound(f"{connector} has no tool {name}{hint}", connector=connector, nearest=near)
+        if tool.gone:
+            raise NotFound(f"{connector} no longer has the tool {tool.name}", connector=connector, nearest=[])
+        if tool.effect is Effect.OFF:
+            raise Refused(f"{connector}.{tool.name} is off ({tool.reason})", connector=connector, tool=tool.name)
+        return upstream, tool
+
+    def _tell_watchers(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    async def _save(self) -> None:
+        await trio.to_thread.run_sync(memory.save, self._path, self._book.memory, limiter=self._saving)
+
+
+def _usable(connector: Connector) -> list[Tool]:
+    return [tool for tool in connector.tools if not tool.gone]

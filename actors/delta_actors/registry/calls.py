@@ -1,0 +1,119 @@
+"""What became of a call: a client's answer or error as the one outcome that the journal and programs go by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import trio
+
+from delta_actors.mcp import CallToolReply, ClientCannot, DeltaClient, McpError, NotSent, OnQuestion, RpcError
+from delta_actors.runtime.actor import Call
+from delta_protocol.catalogue import results
+from delta_protocol.errors import DeltaError
+from delta_protocol.wire.message import Answer, Json, Progress, Question
+from delta_protocol.wire.registry import Outcome, ToolReply
+
+NEEDED = {
+    "elicitation/create": ("elicitation.form", "elicitation.url"),
+    "sampling/createMessage": ("sampling",),
+    "roots/list": ("roots",),
+}
+"""What a client must have declared for each question; one of several is enough."""
+
+PROGRESS_LIMIT = 1.0
+
+_DECLARED: dict[str, dict[str, dict[str, dict[str, str]]]] = {
+    "elicitation.form": {"elicitation": {"form": {}}},
+    "elicitation.url": {"elicitation": {"url": {}}},
+    "sampling": {"sampling": {}},
+    "roots": {"roots": {}},
+}
+
+
+def answered(reply: CallToolReply) -> ToolReply:
+    """Return the outcome of a call that was answered."""
+    if reply.is_error:
+        return ToolReply(Outcome.TOOL_ERROR, reply.result, results.text(reply.result) or "the tool reports an error")
+    return ToolReply(Outcome.OK, reply.result)
+
+
+def failed(error: McpError) -> ToolReply:
+    """Return the outcome of a call that was not answered with a result."""
+    if isinstance(error, RpcError):
+        return ToolReply(Outcome.REFUSED, message=str(error))
+    if isinstance(error, NotSent):
+        return ToolReply(Outcome.NOT_SENT, message=error.message, retry_after=error.retry_after)
+    return ToolReply(Outcome.NO_REPLY, message=error.message)
+
+
+async def make(
+    client: DeltaClient,
+    tool: str,
+    arguments: Json,
+    call: Call,
+    on_question: OnQuestion | None,
+    awaited: Callable[[], bool] = lambda: True,
+) -> ToolReply:
+    """Call the tool. Progress goes down `call` where its client wants it, as long as somebody waits for the call.
+
+    Raises `NotSent` or `NoReply`.
+    """
+
+    async def progress(done: float, total: float | None, message: str) -> None:
+        # A caller who takes no progress must not keep the answer from arriving.
+        with trio.move_on_after(PROGRESS_LIMIT):
+            if awaited():
+                await call.emit(Progress(done, total, message))
+
+    wanted = call.origin is not None and call.origin.progress
+    try:
+        return answered(
+            await client.call_tool(tool, arguments, on_progress=progress if wanted else None, on_question=on_question)
+        )
+    except RpcError as error:
+        return failed(error)
+
+
+def questions(connector: str, call: Call) -> OnQuestion:
+    """Return what takes a connector's questions up to the client behind `call` (three-tools 14).
+
+    A client that did not declare what is needed gives the connector an error at once.
+    """
+
+    async def ask(method: str, params: Json) -> Json:
+        declared = call.origin.capabilities if call.origin else ()
+        needed = NEEDED.get(method, ())
+        if not any(name in declared for name in needed):
+            raise ClientCannot(method, "the client cannot answer this", needed[0] if needed else "")
+        try:
+            answer = await call.question(Question(connector, method, params))
+        except DeltaError as error:
+            raise ClientCannot(method, error.message) from None
+        if not isinstance(answer, Answer) or answer.result is None:
+            raise _refusal(method, answer.error if isinstance(answer, Answer) else None)
+        return answer.result
+
+    return ask
+
+
+class _Refusal(msgspec.Struct):
+    code: int = -32603
+    message: str = "the client gave no answer"
+
+
+def _refusal(method: str, error: Json | None) -> McpError:
+    try:
+        refusal = msgspec.json.decode(error or b"{}", type=_Refusal)
+    except msgspec.DecodeError:
+        return ClientCannot(method, "the client's answer cannot be read")
+    return RpcError(refusal.code, refusal.message)
+
+
+def declaration(capabilities: tuple[str, ...]) -> Json:
+    """Return the ClientCapabilities object for declared names (`Origin.capabilities`) that can be passed on."""
+    declared: dict[str, dict[str, dict[str, str]]] = {}
+    for name in capabilities:
+        for key, value in _DECLARED.get(name, {}).items():
+            declared.setdefault(key, {}).update(value)
+    return msgspec.json.encode(declared)

@@ -1,0 +1,47 @@
+"""How a connector's session is opened: its program started, or its address reached."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Literal
+
+from delta_actors.mcp import DeltaClient, NotSent, StdioParameters, open_stdio
+from delta_protocol.config import ConnectorConfig
+from delta_protocol.wire.message import Json
+
+Era = Literal["auto", "legacy", "modern"]
+
+PASSED_ON = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TEMP", "TERM"})
+"""What a connector gets of our environment beside `env`; ``LC_*`` and ``XDG_*`` too. Anything else may be a secret."""
+
+
+@asynccontextmanager
+async def open_client(config: ConnectorConfig, era: Era, capabilities: Json) -> AsyncGenerator[DeltaClient]:
+    """Open a session. Raises `NotSent` where there is none within the configured `start_timeout`."""
+    if config.command is not None:
+        async with open_stdio(stdio_parameters(config, era, capabilities)) as client:
+            yield client
+        return
+    raise NotSent("a connector needs a command")
+
+
+def stdio_parameters(config: ConnectorConfig, era: Era, capabilities: Json) -> StdioParameters:
+    """Return how to start the connector's program."""
+    assert config.command is not None
+    return StdioParameters(
+        command=config.command,
+        args=config.args,
+        env={**environment(os.environ), **config.env},
+        cwd=config.cwd,
+        era=era,
+        start_timeout=config.start_timeout,
+        max_line=config.max_line,
+        capabilities=capabilities,
+    )
+
+
+def environment(ours: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of our environment that connectors get."""
+    return {name: value for name, value in ours.items() if name in PASSED_ON or name.startswith(("LC_", "XDG_"))}

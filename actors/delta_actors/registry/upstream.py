@@ -1,0 +1,340 @@
+"""One connector: its sessions, its queue, and the calls through them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Protocol, cast
+
+import trio
+
+from delta_actors.mcp import DeltaClient, McpError, NoReply, NotSent, OnQuestion
+from delta_actors.registry import calls
+from delta_actors.registry.opening import Era, open_client
+from delta_actors.registry.session import Session
+from delta_actors.runtime.actor import Call
+from delta_protocol.catalogue.model import ConnectorState
+from delta_protocol.config import ConnectorConfig
+from delta_protocol.errors import ConnectorFailed, Overloaded
+from delta_protocol.wire.message import Json
+from delta_protocol.wire.registry import Outcome, ServiceStatus, ToolReply
+
+log = logging.getLogger("delta.registry")
+
+MAX_SESSIONS = 16
+"""Sessions of one connector beside its first, for principals or conversations; an idle one makes room."""
+STDERR_SHOWN = 4_096
+CLOSING = 1.0
+"""Seconds to wait for a session's end to be seen after a call lost its answer."""
+MARGIN = 0.1
+"""Seconds before the caller's deadline at which a write's outcome is said to be unknown."""
+
+
+_OnOpen = Callable[[DeltaClient], Awaitable[None]]
+_OnState = Callable[[ConnectorState, str], None]
+
+
+class Listener(Protocol):
+    """Who hears what a connector lists and how it is."""
+
+    def era(self, name: str) -> str:
+        """The era it was last seen in, empty if unknown."""
+        ...
+
+    def opened(self, name: str, client: DeltaClient) -> None:
+        """A session is open."""
+        ...
+
+    def forget_era(self, name: str) -> None:
+        """A session could not be opened in the remembered era."""
+        ...
+
+    def listed(self, name: str, listing: Sequence[Json]) -> None:
+        """The connector's tools."""
+        ...
+
+    def health(self, name: str, state: ConnectorState, detail: str) -> None:
+        """The state of the connector's first session."""
+        ...
+
+
+class Upstream:
+    """A configured connector. Its first session lists the tools and, if shared, carries all calls."""
+
+    def __init__(
+        self,
+        name: str,
+        config: ConnectorConfig,
+        listener: Listener,
+        slots: trio.CapacityLimiter,
+        nursery: trio.Nursery,
+    ) -> None:
+        self.name = name
+        self.config = config
+        self._listener = listener
+        self._slots = slots
+        self._nursery = nursery
+        self._first: Session | None = None
+        self._more: dict[str, tuple[Session, trio.CancelScope]] = {}
+        self._open = 0
+
+    def start(self) -> None:
+        """Start the first session, once."""
+        if self._first is None and not self.config.fault:
+            self._first = self._session(b"{}", on_open=self._introduced, on_state=self._state)
+            self._nursery.start_soon(self._first.run)
+        elif self.config.fault:
+            self._state(ConnectorState.FAILED, self.config.fault)
+
+    async def ready(self) -> None:
+        """Wait until the first session is open. Raises `ConnectorFailed`, with the reason, where it cannot be
+        opened."""
+        self.start()
+        try:
+            if self._first is None:
+                raise NotSent(f"{self.name} cannot be started: {self.config.fault}")
+            await self._first.client()
+        except NotSent as error:
+            raise ConnectorFailed(error.message, connector=self.name) from None
+
+    async def read(self, tool: str, arguments: Json, call: Call) -> ToolReply:
+        """Make a call that only reads: ended with its caller, made once more if its session died under it.
+
+        Raises `Overloaded` where the connector's queue is full.
+        """
+        async with self._place():
+            with trio.move_on_after(self.config.call_timeout) as limit:
+                return await self._read(tool, arguments, call)
+            assert limit.cancelled_caught
+            return ToolReply(Outcome.NO_REPLY, message=f"{self.name}: no answer within {self.config.call_timeout:g} s")
+
+    async def write(self, tool: str, arguments: Json, call: Call) -> ToolReply:
+        """Make a call once. From when it is sent nothing cuts it: if its caller stops waiting, it goes on by itself,
+        for
+        the connector's `call_timeout` at most, and its outcome is unknown to the caller.
+
+        Raises `Overloaded` where the connector's queue is full.
+        """
+        async with self._place():
+            try:
+                session = self._session_for(call)
+                client = await session.client()
+            except NotSent as error:
+                return calls.failed(error)
+            sent = _Sent()
+            self._nursery.start_soon(self._send, session, client, tool, arguments, call, sent)
+            try:
+                with trio.move_on_at(call.deadline - MARGIN):
+                    await sent.done.wait()
+            finally:
+                sent.awaited = False
+            return sent.reply or ToolReply(Outcome.NO_REPLY, message=f"{self.name}: no answer by the deadline")
+
+    def status(self, tools: int, detail: str, server: str) -> ServiceStatus:
+        """Return the connector's health, that of its first session."""
+        first = self._first
+        if first is None:
+            state = ConnectorState.FAILED if self.config.fault else ConnectorState.STARTING
+            waiting = "it starts when it is first needed"
+            return ServiceStatus(self.name, state, self.config.fault or detail or waiting, server, tools=tools)
+        client = first.current
+        return ServiceStatus(
+            name=self.name,
+            state=first.state,
+            detail=first.detail or detail,
+            server=server,
+            era=client.era if client else "",
+            pid=client.pid if client else None,
+            tools=tools,
+            restarts=max(0, first.starts - 1),
+            junk_lines=first.junk_lines,
+            stderr_tail=first.stderr_tail[-STDERR_SHOWN:],
+        )
+
+    async def _read(self, tool: str, arguments: Json, call: Call) -> ToolReply:
+        try:
+            session = self._session_for(call)
+        except NotSent as error:
+            return calls.failed(error)
+        lost: McpError | None = None
+        for _ in range(2):
+            try:
+                client = await session.client()
+            except NotSent as error:
+                return calls.failed(lost or error)
+            try:
+                with _in_use(session):
+                    return await calls.make(client, tool, arguments, call, self._questions(call))
+            except (NotSent, NoReply) as error:
+                lost = error
+                with trio.move_on_after(CLOSING) as waiting:
+                    await client.wait_closed()
+                if waiting.cancelled_caught:
+                    break
+                await session.wait_without(client)
+        assert lost is not None
+        return calls.failed(lost)
+
+    async def _send(
+        self, session: Session, client: DeltaClient, tool: str, arguments: Json, call: Call, sent: _Sent
+    ) -> None:
+        try:
+            with trio.move_on_after(self.config.call_timeout), _in_use(session):
+                on_question = self._questions(call)
+                sent.reply = await calls.make(client, tool, arguments, call, on_question, lambda: sent.awaited)
+            if sent.reply is None:
+                message = f"{self.name}: no answer within {self.config.call_timeout:g} s"
+                sent.reply = ToolReply(Outcome.NO_REPLY, message=message)
+        except McpError as error:
+            sent.reply = calls.failed(error)
+        finally:
+            sent.done.set()
+
+    def _questions(self, call: Call) -> OnQuestion | None:
+        """Only a session bound to one conversation may ask its client (architecture 5)."""
+        bound = self.config.session == "conversation" and call.origin is not None
+        return calls.questions(self.name, call) if bound else None
+
+    def _session_for(self, call: Call) -> Session:
+        self.start()
+        key = self._key(call)
+        if key is None:
+            if self._first is None:
+                raise NotSent(f"{self.name} cannot be started: {self.config.fault}")
+            return self._first
+        known = self._more.get(key)
+        if known is None:
+            self._make_room()
+            capabilities = call.origin.capabilities if call.origin else ()
+            session = self._session(calls.declaration(capabilities), on_open=_nothing, on_state=_ignore)
+            known = self._more[key] = (session, trio.CancelScope())
+            self._nursery.start_soon(self._run_more, *known)
+        return known[0]
+
+    def _key(self, call: Call) -> str | None:
+        """Whose session the call goes through; None is the first one. Principals are told apart everywhere."""
+        if self.config.fault or self.config.session == "shared":
+            return None
+        if self.config.session == "principal":
+            return call.principal.id
+        return f"{call.principal.id} {call.origin.conversation}" if call.origin is not None else None
+
+    def _make_room(self) -> None:
+        if len(self._more) < MAX_SESSIONS:
+            return
+        idle = [key for key, (session, _) in self._more.items() if session.open_calls == 0]
+        if not idle:
+            raise Overloaded(f"{self.name} has {MAX_SESSIONS} sessions in use", retry_after=1.0)
+        oldest = min(idle, key=lambda key: self._more[key][0].last_used)
+        self._more.pop(oldest)[1].cancel()
+
+    async def _run_more(self, session: Session, scope: trio.CancelScope) -> None:
+        with scope:
+            await session.run()
+
+    def _session(self, capabilities: Json, *, on_open: _OnOpen, on_state: _OnState) -> Session:
+        return Session(
+            self.name,
+            partial(self._remembering_era, capabilities),
+            self._slots,
+            self.config.start_timeout,
+            on_open=on_open,
+            on_state=on_state,
+        )
+
+    @asynccontextmanager
+    async def _remembering_era(self, capabilities: Json) -> AsyncGenerator[DeltaClient]:
+        """Open in the remembered era; where that fails, the next start finds it out anew."""
+        era = self._listener.era(self.name) or "auto"
+        opened = False
+        try:
+            async with open_client(self.config, cast("Era", era), capabilities) as client:
+                opened = True
+                yield client
+        except McpError:
+            if not opened:
+                self._listener.forget_era(self.name)
+            raise
+
+    async def _introduced(self, client: DeltaClient) -> None:
+        """List the tools, and again whenever the connector says they changed."""
+        self._listener.opened(self.name, client)
+        changed = _Wake()
+        client.on_tools_changed = changed.set
+        self._listener.listed(self.name, await client.list_tools())
+        self._nursery.start_soon(self._follow, client, changed)
+
+    async def _follow(self, client: DeltaClient, changed: _Wake) -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def relist() -> None:
+                while True:
+                    await changed.wait()
+                    try:
+                        with trio.move_on_after(self.config.start_timeout):
+                            self._listener.listed(self.name, await client.list_tools())
+                    except McpError as error:
+                        log.warning("connector %s: listing its changed tools failed: %s", self.name, error.message)
+                    except Exception:  # the boundary to a connector: its listing must not stop the others
+                        log.exception("connector %s: its changed tools", self.name)
+
+            nursery.start_soon(relist)
+            await client.wait_closed()
+            nursery.cancel_scope.cancel()
+
+    def _state(self, state: ConnectorState, detail: str) -> None:
+        self._listener.health(self.name, state, detail)
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncGenerator[None]:
+        """A place in the connector's bounded queue, so that a dead one cannot eat everybody's credit."""
+        if self._open >= self.config.queue:
+            raise Overloaded(f"{self.name} has {self._open} calls open", retry_after=1.0)
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+
+
+class _Sent:
+    """A write on its way. `awaited`: somebody still waits for it."""
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.reply: ToolReply | None = None
+        self.awaited = True
+
+
+class _Wake:
+    """Any number of calls of `set` wake one wait."""
+
+    def __init__(self) -> None:
+        self._event = trio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def wait(self) -> None:
+        await self._event.wait()
+        self._event = trio.Event()
+
+
+@contextmanager
+def _in_use(session: Session) -> Generator[None]:
+    session.open_calls += 1
+    try:
+        yield
+    finally:
+        session.open_calls -= 1
+        session.last_used = trio.current_time()
+
+
+async def _nothing(client: DeltaClient) -> None:
+    """A session beside the first lists nothing."""
+
+
+def _ignore(state: ConnectorState, detail: str) -> None:
+    """The connector's health is its first session's."""
