@@ -6,6 +6,9 @@ neither hypercorn nor httpx; the HTTP drivers load theirs on first use.
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from delta_actors.mcp.client import DeltaClient as DeltaClient
 from delta_actors.mcp.client import open_stdio as open_stdio
 from delta_actors.mcp.client_calls import OnProgress as OnProgress
@@ -25,3 +28,23 @@ from delta_protocol.mcp.types import CallToolReply as CallToolReply
 from delta_protocol.mcp.types import TextContent as TextContent
 from delta_protocol.mcp.types import ToolDefinition as ToolDefinition
 from delta_protocol.mcp.types import ToolResult as ToolResult
+
+if TYPE_CHECKING:
+    from delta_actors.mcp.http_client import HttpParameters as HttpParameters
+    from delta_actors.mcp.http_client import open_http as open_http
+    from delta_actors.mcp.http_serve import serve_http as serve_http
+    from delta_actors.mcp.http_server import HttpSettings as HttpSettings
+
+_LAZY = {
+    "HttpParameters": "http_client",
+    "open_http": "http_client",
+    "serve_http": "http_serve",
+    "HttpSettings": "http_server",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
+    """Load an HTTP driver when one of its names is first used."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)

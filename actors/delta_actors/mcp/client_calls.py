@@ -16,7 +16,7 @@ from delta_protocol.mcp.errors import McpError, NoReply, NotSent, RpcError
 OnProgress = Callable[[float, float | None, str], Awaitable[None]]
 """Takes progress, total, message."""
 OnQuestion = Callable[[str, Json], Awaitable[Json]]
-"""Takes method and params of what the server asks, returns the result; raises `RpcError` or `ClientCannot` to refuse."""
+"""Takes method and params of the server's question, returns the result; refuses by `RpcError` or `ClientCannot`."""
 
 _KEPT_PROGRESS = 64
 
@@ -36,7 +36,7 @@ class OpenCall:
         self._progress: deque[tuple[float, float | None, str]] = deque(maxlen=_KEPT_PROGRESS)
         self._questions: deque[tuple[str, Json, trio.MemorySendChannel[Json | Exception]]] = deque()
         self._response: Response | None = None
-        self._lost = ""
+        self._lost: McpError = NoReply("no answer")
 
     def take_progress(self, progress: float, total: float | None, message: str) -> None:
         """Progress arrived. Only the newest are kept where the callback is slow."""
@@ -49,10 +49,17 @@ class OpenCall:
         self._response = response
         self._finish()
 
-    def lose(self, reason: str) -> None:
-        """The connection ended: there will be no answer."""
+    def lose(self, reason: McpError | str) -> None:
+        """There will be no answer: for this reason, or because the connection ended, as the text says."""
+        if isinstance(reason, str):
+            reason = NoReply(reason) if self.sent else NotSent(reason)
         self._lost = reason
         self._finish()
+
+    @property
+    def done(self) -> bool:
+        """Whether an answer, or the reason for none, is there."""
+        return self._done.is_set()
 
     async def ask(self, method: str, params: Json) -> Json:
         """Have the caller's task answer a question of the server. Raises what its callback raised."""
@@ -108,7 +115,7 @@ class OpenCall:
 
     def _outcome(self) -> Json:
         if self._response is None:
-            raise NoReply(self._lost) if self.sent else NotSent(self._lost)
+            raise self._lost
         error = self._response.error
         if error is not None:
             raise RpcError(error.code, error.message, bytes(error.data) if error.data else None)

@@ -41,9 +41,19 @@ class Executor:
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     async def execute(
-        self, call: IncomingCall, channel: Channel, ask: Asker | None, principal: Principal, conversation: str
+        self,
+        call: IncomingCall,
+        channel: Channel,
+        ask: Asker | None,
+        principal: Principal,
+        conversation: str,
+        *,
+        started: float | None = None,
     ) -> Answer:
-        """Return the response to `call`. Raises nothing but cancellation."""
+        """Return the response to `call`, whose deadline counts from `started` (trio time; now if None).
+
+        Raises nothing but cancellation.
+        """
         context = RequestContext(
             call,
             channel=channel,
@@ -51,7 +61,7 @@ class Executor:
             conversation=conversation,
             request=f"{conversation}:{next(self._numbers)}",
             principal=principal,
-            deadline=trio.current_time() + self.deadline,
+            deadline=(trio.current_time() if started is None else started) + self.deadline,
         )
         try:
             with trio.fail_at(context.deadline):

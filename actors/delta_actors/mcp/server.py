@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import trio
@@ -21,6 +21,9 @@ from delta_protocol.jsonrpc import Json
 from delta_protocol.mcp.outgoing import ServerIdentity
 from delta_protocol.mcp.types import Implementation
 from delta_protocol.wire.message import Principal
+
+if TYPE_CHECKING:
+    from delta_actors.mcp.http_server import Authenticate, HttpServer, HttpSettings
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -136,6 +139,22 @@ class DeltaServer:
         finally:
             if on_close is not None:
                 on_close()
+
+    def asgi(
+        self,
+        settings: HttpSettings,
+        *,
+        authenticate: Authenticate | None = None,
+        shutdown: trio.Event | None = None,
+    ) -> HttpServer:
+        """Return the server as an ASGI application for Streamable HTTP, to be run under trio.
+
+        Without `authenticate` every client is the loopback principal: bind to loopback only. When `shutdown` is set,
+        streams end; requests in progress may finish.
+        """
+        from delta_actors.mcp.http_server import HttpServer
+
+        return HttpServer(self.executor, self.subscribers, settings, authenticate=authenticate, shutdown=shutdown)
 
     def run(self) -> None:
         """Run `run_stdio` as this program's whole life."""

@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from delta_actors.mcp.context import Channel
-from delta_protocol.jsonrpc import encode_notification
+from delta_protocol.jsonrpc import Json, encode_notification
 from delta_protocol.mcp.incoming import IncomingCall, decode_member
 from delta_protocol.mcp.versions import META_SUBSCRIPTION
 
@@ -78,3 +78,8 @@ async def listen(call: IncomingCall, subscribers: Subscribers, channel: Channel)
             if tools:
                 params = msgspec.json.encode({"_meta": meta})
                 await channel.notify(encode_notification("notifications/tools/list_changed", params))
+
+
+def listen_result(call: IncomingCall) -> Json:
+    """Return the result that ends a subscription gracefully."""
+    return msgspec.json.encode({"_meta": {META_SUBSCRIPTION: call.id}})

@@ -1,0 +1,111 @@
+"""One HTTP response: a JSON body, or server-sent events from the moment something must be streamed (spec 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import trio
+
+from delta_actors.mcp.execute import Answer
+from delta_protocol.jsonrpc import single_line
+from delta_protocol.mcp import sse
+from delta_protocol.mcp.http_ladder import Accepts, status_of
+from delta_protocol.mcp.versions import Era
+
+AsgiSend = Callable[[dict[str, Any]], Awaitable[None]]
+Pairs = Sequence[tuple[bytes, bytes]]
+
+_JSON = (b"content-type", b"application/json")
+_SSE = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+async def send_whole(send: AsgiSend, status: int, body: bytes = b"", headers: Pairs = ()) -> None:
+    """Send a whole response; with a body it is JSON."""
+    pairs = [*headers, (b"content-length", str(len(body)).encode())]
+    if body:
+        pairs.append(_JSON)
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Reply:
+    """The way back for one request. It becomes a stream when the handler sends something, or takes longer than
+    `patience` seconds: then comments keep the connection alive, and a client that went away is noticed.
+    """
+
+    def __init__(self, send: AsgiSend, era: Era, accepts: Accepts, *, patience: float, keep_alive: float) -> None:
+        self._send = send
+        self._era: Era = era
+        self._accepts = accepts
+        self._patience = patience
+        self._keep_alive = keep_alive
+        self._lock = trio.Lock()
+        self._streaming = False
+        self._ended = False
+
+    @property
+    def can_stream(self) -> bool:
+        """Whether anything but the response can reach the client."""
+        return self._accepts.sse
+
+    async def notify(self, text: bytes) -> None:
+        """Send a message before the response. Dropped where the client takes no stream."""
+        if not self._accepts.sse:
+            await trio.lowlevel.checkpoint()
+            return
+        async with self._lock:
+            if not self._ended:
+                await self._start_stream()
+                await self._body(sse.encode(single_line(text)))
+
+    async def finish(self, answer: Answer) -> None:
+        """Send the response, and nothing after it."""
+        async with self._lock:
+            self._ended = True
+            if self._streaming or not self._accepts.json:
+                await self._start_stream()
+                await self._body(sse.encode(single_line(answer.text)), more=False)
+                return
+            headers = []
+            if answer.retry_after is not None:
+                headers.append((b"retry-after", str(max(1, round(answer.retry_after))).encode()))
+            await send_whole(self._send, status_of(self._era, answer.code), answer.text, headers)
+
+    async def end(self) -> None:
+        """End a stream that has no response."""
+        async with self._lock:
+            if not self._ended:
+                self._ended = True
+                await self._start_stream()
+                await self._body(b"", more=False)
+
+    async def start(self) -> None:
+        """Begin the stream now."""
+        async with self._lock:
+            await self._start_stream()
+
+    async def keep_alive(self) -> None:
+        """Run beside the handler: begin to stream after `patience`, then send comments. Cancelled by the caller."""
+        if not self._accepts.sse:
+            return
+        await trio.sleep(self._patience)
+        while True:
+            async with self._lock:
+                if self._ended:
+                    return
+                await self._start_stream()
+                await self._body(sse.KEEP_ALIVE)
+            await trio.sleep(self._keep_alive)
+
+    async def _start_stream(self) -> None:
+        if not self._streaming:
+            self._streaming = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": list(_SSE)})
+
+    async def _body(self, body: bytes, *, more: bool = True) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
