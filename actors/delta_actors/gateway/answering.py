@@ -60,9 +60,9 @@ class Answers:
             blocks.insert(0, f"Returned: {text_of(shaped.value)}")
             if shaped.cuts:
                 structured["result"] = shaped.cuts[0].id
-        for key, words in (("console", facts.console), ("notes", facts.notes)):
-            if words:
-                structured[key] = compose.cut_lines(words, self.budget // 8, "")
+        for key, lines in (("console", facts.console), ("notes", facts.notes)):
+            if lines:
+                structured[key] = compose.cut_lines(lines, self.budget // 8, "")
         if facts.error is not None:
             structured["error"] = facts.error
         failed = facts.error is not None or (facts.report is not None and facts.report.state in report.FAILED)

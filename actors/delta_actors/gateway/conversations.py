@@ -1,7 +1,7 @@
 """What each conversation was shown: tool definitions stay as they were, and what changed since is said once.
 
 A conversation's definitions are fixed by its first call; before that, only once every connector is known, so that a
-client that lists the tools of a brand-new stack and lists them again when it is told so, sees what its connectors can do.
+client that lists the tools of a new stack, and lists them again when it is told so, sees what its connectors can do.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+import trio
 
 from delta_actors.gateway.answering import Answers, Facts, Returned
 from delta_actors.gateway.caller import Caller
@@ -21,7 +23,7 @@ from delta_protocol.catalogue import apitext
 from delta_protocol.catalogue.model import Catalogue
 from delta_protocol.codecs import exact_json
 from delta_protocol.config import LimitsConfig
-from delta_protocol.errors import LimitExceeded
+from delta_protocol.errors import LimitExceeded, Overloaded
 from delta_protocol.wire.journal import DeltaReport, DeltaState, Replan
 from delta_protocol.wire.message import Json
 
@@ -36,7 +38,10 @@ class _Surface:
 
 
 class Gateway:
-    """A `ToolSource`: `delta`, `delta_read`, `delta_apply`, and whatever connectors are passed through."""
+    """A `ToolSource`: `delta`, `delta_read`, `delta_apply`, and whatever connectors are passed through.
+
+    `answered` is called when a client has listed the tools or called one.
+    """
 
     def __init__(
         self,
@@ -47,6 +52,7 @@ class Gateway:
         results: Ref,
         catalogues: Catalogues,
         limits: LimitsConfig,
+        answered: Callable[[], None] = lambda: None,
     ) -> None:
         self._registry = registry
         self._journal = journal
@@ -58,19 +64,41 @@ class Gateway:
         self._lookups = Lookups(registry, journal, results, catalogues, self._answers)
         self._conversations = Conversations()
         self._surface: _Surface | None = None
+        self._answered = answered
+        self._open = 0
+        self._closing = False
+        self._idle = trio.Event()
 
     async def list_tools(self, context: RequestContext) -> Sequence[ToolDefinition | Json]:
         """Return the tools as this conversation knows them."""
         catalogue = await self._catalogues.newest()
+        self._answered()
         return self._conversations.listed(context.conversation, catalogue, self._shown(catalogue).definitions)
 
     async def call_tool(self, name: str, arguments: Json, context: RequestContext) -> ToolResult | Json:
         """Run one of the tools. Raises `UnknownTool`, `Overloaded`, `Invalid`, and what crosses from the actors."""
-        caller = Caller(context, self._limits.request_deadline)
+        if self._closing:
+            raise Overloaded("the stack is stopping", retry_after=1)
+        self._answered()
+        self._open += 1
+        try:
+            return await self._call(name, arguments, Caller(context, self._limits.request_deadline))
+        finally:
+            self._open -= 1
+            if self._closing and not self._open:
+                self._idle.set()
+
+    async def drain(self) -> None:
+        """Take no more calls, and return when those in progress have ended."""
+        self._closing = True
+        if self._open:
+            await self._idle.wait()
+
+    async def _call(self, name: str, arguments: Json, caller: Caller) -> ToolResult | Json:
         async with caller.open():
             catalogue = await self._catalogues.newest()
             surface = self._shown(catalogue)
-            conversation = self._conversations.called(context.conversation, catalogue, surface.definitions)
+            conversation = self._conversations.called(caller.conversation, catalogue, surface.definitions)
             if passed := surface.passed.get(name):
                 return await pass_call(self._registry, caller, passed, arguments)
             match name:
@@ -87,6 +115,7 @@ class Gateway:
     def statistics(self) -> dict[str, int]:
         """Return how many conversations are remembered, and of which catalogue."""
         return {
+            "calls": self._open,
             "conversations": len(self._conversations),
             "catalogue": self._surface.number if self._surface is not None else 0,
         }
@@ -126,7 +155,8 @@ class Gateway:
         surface = self._surface
         if surface is None or surface.number != catalogue.number:
             passed = passed_tools(catalogue)
-            shown = (*definitions(self._api(catalogue)), *(tool.definition for tool in passed.values()))
+            shown: list[ToolDefinition | Json] = [*definitions(self._api(catalogue))]
+            shown += [tool.definition for tool in passed.values()]
             surface = self._surface = _Surface(catalogue.number, shown, passed)
         return surface
 

@@ -118,7 +118,7 @@ class Programs:
 
     async def _abandon(self, request: Abandon) -> None:
         """Tell the journal, also when the client has cancelled; a journal that is away finds out by itself."""
-        with trio.move_on_after(_LAST_WORDS, shield=True):
+        with trio.CancelScope(deadline=trio.current_time() + _LAST_WORDS, shield=True):
             try:
                 await self._journal.ask(request)
             except DeltaError:

@@ -91,10 +91,10 @@ class Lookups:
 
     async def _result(self, ref: refs.ResultPart) -> tuple[Any, Place | None]:
         load = LoadResult(ref.id, ref.path, ref.start, ref.end)
-        value = exact_json.decode(await self._results.ask(load, nowait=True), what=ref.id)
+        text = await self._results.ask(load, nowait=True)
         counted_from_end = (ref.start or 0) < 0 or (ref.end or 0) < 0
         place = None if counted_from_end else Place(ref.id, ref.path, ref.start or 0, ref.end)
-        return value, place
+        return exact_json.decode(text, what=ref.id), place
 
     async def _recent(self, ref: refs.Journal) -> str:
         page = await self._journal.ask(ListDeltas(before=ref.before), nowait=True)

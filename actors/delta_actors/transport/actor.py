@@ -1,0 +1,156 @@
+"""Serves one `DeltaServer`, whose tools are the gateway's, on the sockets that the actor was given."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import ipaddress
+import logging
+import os
+import socket
+import struct
+from functools import partial
+from typing import Any, ClassVar
+
+import trio
+
+from delta_actors.gateway import Catalogues, Gateway
+from delta_actors.mcp import DeltaServer, ServerSettings
+from delta_actors.runtime.actor import Actor, Context, Handlers
+from delta_actors.transport.key import load_key
+from delta_actors.transport.tokens import Doorkeeper
+from delta_protocol.answers.definitions import INSTRUCTIONS
+from delta_protocol.config import StackConfig
+from delta_protocol.errors import Refused
+from delta_protocol.wire.message import Principal, Role
+
+log = logging.getLogger(__name__)
+
+STDIO = Principal("stdio", "stdio")
+"""Who comes over a relay: the user that runs the stack."""
+
+_MOST_RELAYS = 256
+_DISTRIBUTION = "delta-supervisor"
+
+
+class TransportActor(Actor):
+    """See the package's docstring."""
+
+    role: ClassVar[Role] = Role.TRANSPORT
+
+    def __init__(self) -> None:
+        self._relays = 0
+
+    async def start(self, context: Context) -> tuple[str, ...]:
+        """Take the sockets over. Raises `Refused` for an address beyond loopback without required tokens."""
+        self._context = context
+        limits = context.config.limits
+        self._catalogues = Catalogues(context.ref(Role.REGISTRY), self._tools_changed)
+        self._gateway = Gateway(
+            registry=context.ref(Role.REGISTRY),
+            sandbox=context.ref(Role.SANDBOX),
+            journal=context.ref(Role.JOURNAL),
+            results=context.ref(Role.RESULTS),
+            catalogues=self._catalogues,
+            limits=limits,
+            answered=self._answered,
+        )
+        self._server = DeltaServer(
+            "delta",
+            importlib.metadata.version(_DISTRIBUTION),
+            title="Delta",
+            instructions=INSTRUCTIONS,
+            tools=self._gateway,
+            settings=ServerSettings(deadline=limits.request_deadline),
+        )
+        self._doorkeeper = Doorkeeper(context.ref(Role.AUTH), required=context.config.auth.require_token)
+        self._key = load_key(context.state_dir / "session.key")
+        http = context.sockets.get("http")
+        return () if http is None else (_address(http, context.config),)
+
+    def handlers(self) -> Handlers:
+        """Nobody asks transport."""
+        return Handlers()
+
+    async def run(self) -> None:
+        """Serve clients; on stop, let calls in progress end within the actor's `stop_timeout`."""
+        shutdown = trio.Event()
+        async with trio.open_nursery() as nursery:
+            lingering = trio.CancelScope(shield=True)
+            nursery.start_soon(self._serve, lingering, shutdown)
+            nursery.start_soon(self._catalogues.watch)
+            try:
+                await trio.sleep_forever()
+            finally:
+                lingering.deadline = trio.current_time() + self._grace
+                shutdown.set()
+
+    def statistics(self) -> dict[str, Any]:
+        """Who is connected, and what the gateway remembers."""
+        return {"relays": self._relays, **self._gateway.statistics()}
+
+    @property
+    def _grace(self) -> float:
+        return max(0.5, self._context.config.actor(self.role).stop_timeout - 1.0)
+
+    async def _serve(self, lingering: trio.CancelScope, shutdown: trio.Event) -> None:
+        """Serve until `shutdown`, then until no call is in progress, or until `lingering` ends."""
+        with lingering:
+            async with trio.open_nursery() as nursery:
+                if http := self._context.sockets.get("http"):
+                    nursery.start_soon(self._serve_http, http, shutdown)
+                if relay := self._context.sockets.get("mcp"):
+                    nursery.start_soon(self._serve_relays, relay)
+                await shutdown.wait()
+                await self._gateway.drain()
+                nursery.cancel_scope.cancel()
+
+    async def _serve_http(self, listener: socket.socket, shutdown: trio.Event) -> None:
+        # hypercorn is imported where it is used: a stack without HTTP does not pay for it.
+        from delta_actors.mcp.http_serve import serve_http
+        from delta_actors.mcp.http_server import HttpSettings
+
+        settings = HttpSettings(self._key, self._context.config.http, graceful=self._grace)
+        await serve_http(self._server, [listener], settings, shutdown, self._doorkeeper.admit)
+
+    async def _serve_relays(self, listener: socket.socket) -> None:
+        own = listener.dup()
+        own.setblocking(False)
+        await trio.serve_listeners(self._relay, [trio.SocketListener(trio.socket.from_stdlib_socket(own))])
+
+    async def _relay(self, stream: trio.SocketStream) -> None:
+        async with stream:
+            if self._relays >= _MOST_RELAYS or not _same_user(stream):
+                return
+            self._relays += 1
+            try:
+                await self._server.serve_lines(stream, principal=STDIO)
+            except Exception:
+                log.exception("a relayed session failed")
+            finally:
+                self._relays -= 1
+
+    def _tools_changed(self) -> None:
+        self._server.tools_changed()
+
+    def _answered(self) -> None:
+        self._context.nursery.start_soon(partial(self._catalogues.start_connectors))
+
+
+def _same_user(stream: trio.SocketStream) -> bool:
+    """Whether the other end is a process of the stack's own user."""
+    credentials = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", credentials)
+    return bool(user == os.geteuid())
+
+
+def _address(listener: socket.socket, config: StackConfig) -> str:
+    """Return the URL of the endpoint. Raises `Refused` where anybody could come in (acceptance 78)."""
+    host, port = listener.getsockname()[:2]
+    if not ipaddress.ip_address(host).is_loopback and not config.auth.require_token:
+        raise Refused(
+            f"[http] host {host} can be reached from other machines and no token is required: "
+            "set [auth] require_token = true, or host = 127.0.0.1",
+            setting="auth.require_token",
+        )
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}{config.http.path}"
