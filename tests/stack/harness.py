@@ -31,7 +31,12 @@ class Stack:
         self.home = home
         self.state = home / "state"
         machine = {name: value for name, value in os.environ.items() if not name.startswith("DELTA_")}
-        self.env = {**machine, "XDG_CONFIG_HOME": str(home / "config"), **(env or {})}
+        self.env = {
+            **machine,
+            "XDG_CONFIG_HOME": str(home / "config"),
+            "XDG_CACHE_HOME": str(home / "cache"),
+            **(env or {}),
+        }
         self.config = home / "delta.toml"
         if config:
             self.config.write_text(config)
