@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from delta_protocol.codecs import exact_json
-from delta_protocol.config import ConnectorConfig, StackConfig
+from delta_protocol.config import StackConfig
 from delta_supervisor.load import connectors as ready
 from delta_supervisor.load.clients import read_client_file
 from delta_supervisor.load.expand import Expander
@@ -51,6 +51,13 @@ class Loaded:
     def faults(self) -> dict[str, str]:
         """Why each connector that cannot start cannot."""
         return {name: connector.fault for name, connector in self.config.connectors.items() if connector.fault}
+
+    def origin(self, keys: Keys) -> str:
+        """Return where the value at `keys` came from."""
+        for end in range(len(keys), 0, -1):
+            if (origin := self.origins.get(dotted(keys[:end]))) is not None:
+                return origin
+        return "default"
 
     def fingerprints(self) -> dict[str, str]:
         """Return a short hash per dotted value: tells which differ without showing any."""
@@ -242,11 +249,13 @@ def _expander(name: str, sources: _Sources, environment: Mapping[str, str], work
     return Expander(environment, workspace, sources.bases.get(name, workspace))
 
 
-def connector_fields(connector: ConnectorConfig) -> dict[str, Any]:
-    """Return the connector as plain values with everything that may be a secret hidden."""
-    plain = cast("dict[str, Any]", msgspec.to_builtins(connector))
-    for section in ("env", "headers"):
-        plain[section] = {key: f"(hidden, {len(value)} characters)" for key, value in plain[section].items()}
-    if connector.url and "?" in connector.url:
-        plain["url"] = connector.url.partition("?")[0] + "?(hidden)"
+def printable(config: StackConfig) -> dict[str, Any]:
+    """Return the configuration as plain values, with everything that may be a secret hidden."""
+    plain = cast("dict[str, Any]", msgspec.to_builtins(config))
+    for connector in plain["connectors"].values():
+        for section in ("env", "headers"):
+            hidden = {key: f"(hidden, {len(value)} characters)" for key, value in connector[section].items()}
+            connector[section] = hidden
+        if connector["url"] and "?" in connector["url"]:
+            connector["url"] = connector["url"].partition("?")[0] + "?(hidden)"
     return plain

@@ -94,9 +94,7 @@ class Shaper:
         if not isinstance(value, list):
             raise self._error(path, f"must be a list, not {_describe(value)}")
         item = get_args(kind)[0]
-        return origin(
-            self.value(part, item, (*path, str(index))) for index, part in enumerate(cast("list[Any]", value))
-        )
+        return origin(self.value(part, item, (*path, str(index))) for index, part in enumerate(value))
 
     def _leaf(self, value: Any, kind: Any, path: Path) -> Any:  # noqa: ANN401
         try:
@@ -132,7 +130,7 @@ def _members(kind: Any) -> list[str]:  # noqa: ANN401
 
 def _describe(value: Any) -> str:  # noqa: ANN401
     names = {dict: "a table", list: "a list", str: "text", bool: "a boolean", int: "a number", float: "a number"}
-    return names.get(cast("type[Any]", type(value)), type(value).__name__)
+    return names.get(type(value), type(value).__name__)
 
 
 def _lower(text: str) -> str:

@@ -1,0 +1,7 @@
+"""`python -m delta_supervisor`."""
+
+import sys
+
+from delta_supervisor.cli import main
+
+sys.exit(main())

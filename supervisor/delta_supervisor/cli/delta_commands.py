@@ -1,0 +1,191 @@
+"""Commands about changes: `run`, `journal`, `undo`, `approve`, `decline`."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+
+from delta_actors.runtime.actor import Ref
+from delta_protocol.answers import report as words
+from delta_protocol.codecs import exact_json
+from delta_protocol.errors import Refused
+from delta_protocol.wire.journal import (
+    Apply,
+    Approve,
+    Decline,
+    DeltaPage,
+    DeltaReport,
+    DeltaState,
+    GetDelta,
+    ListDeltas,
+    Undo,
+)
+from delta_protocol.wire.message import Role
+from delta_supervisor.cli.app import json_option, stack_options
+from delta_supervisor.cli.options import DONE
+from delta_supervisor.cli.output import print_json, print_progress, print_text
+from delta_supervisor.cli.program import exit_of_state
+from delta_supervisor.load import Flags, Loaded, load
+
+CHANNEL = "command line"
+
+
+@click.command()
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.option("--dry-run", is_flag=True, help="Plan only.")
+@stack_options
+@json_option
+def run(file: TextIO, dry_run: bool, as_json: bool, flags: Flags) -> int:
+    """Run one program (a file, or - for stdin), on the running stack or on one started for it."""
+    from delta_supervisor.cli.shell import run_once
+
+    facts, text, code = run_once(flags, file.read(), dry_run=dry_run)
+    if as_json:
+        print_json(facts)
+    elif code == DONE:
+        print_text(text)
+    else:
+        print_progress(text)
+    return code
+
+
+@click.command()
+@click.option("--before", metavar="ID", help="Go on after this delta.")
+@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="How many.")
+@click.argument("delta", required=False)
+@stack_options
+@json_option
+def journal(before: str | None, limit: int, delta: str | None, as_json: bool, flags: Flags) -> int:
+    """List what was done, newest first; or everything about one DELTA."""
+    loaded = _loaded(flags)
+    if delta is not None:
+        report = _ask(loaded, lambda ref: ref.ask(GetDelta(delta)))
+        print_json(_plain(report)) if as_json else print_text(words.whole(report))
+        return DONE
+    page: DeltaPage = _ask(loaded, lambda ref: ref.ask(ListDeltas(before, limit)))
+    if as_json:
+        print_json({"deltas": [_plain(report) for report in page.deltas], "more": page.more})
+        return DONE
+    for report in page.deltas:
+        print_text(words.one_line(report, time.time()))
+    if not page.deltas:
+        print_text("nothing yet")
+    if page.more:
+        print_text(f"older ones: delta-supervisor journal --before {page.deltas[-1].id}")
+    return DONE
+
+
+@click.command()
+@click.argument("delta")
+@click.option("--force", multiple=True, metavar="FIELD", help="Put back although somebody changed it: T-1.status")
+@stack_options
+@json_option
+def undo(delta: str, force: tuple[str, ...], as_json: bool, flags: Flags) -> int:
+    """Undo an applied delta. The undo is a delta of its own and can be undone."""
+
+    async def work(ref: Ref) -> DeltaReport:
+        report = await ref.ask(Undo(delta, force))
+        return await ref.ask(Apply(report.id)) if report.state is DeltaState.PLANNED else report
+
+    return _answer(_ask(_loaded(flags), work), as_json)
+
+
+@click.command()
+@click.argument("delta")
+@click.option("--only", is_flag=True, help="Approve, and leave the applying to whoever asked for it.")
+@click.option("--yes", is_flag=True, help="Do not ask; only where the configuration allows it.")
+@stack_options
+@json_option
+def approve(delta: str, only: bool, yes: bool, as_json: bool, flags: Flags) -> int:
+    """Show a waiting delta, ask on the terminal, and apply it."""
+    loaded = _loaded(flags)
+    report = _ask(loaded, lambda ref: ref.ask(GetDelta(delta)))
+    if yes and not loaded.config.auth.approve_without_terminal:
+        raise Refused("--yes needs `[auth] approve_without_terminal = true` in the configuration")
+    if not yes and not _agreed(words.whole(report)):
+        raise Refused(f"{delta} was not approved; decline it with `delta-supervisor decline {delta}`")
+
+    async def work(ref: Ref) -> DeltaReport:
+        approved = await ref.ask(Approve(delta, CHANNEL))
+        return approved if only else await ref.ask(Apply(delta))
+
+    answer = _ask(loaded, work)
+    if only and not as_json:
+        print_text(f"{delta} is approved; whoever asked for it may apply it now")
+        return DONE
+    if only:
+        print_json({"delta": words.facts(answer)})
+        return DONE
+    return _answer(answer, as_json)
+
+
+@click.command()
+@click.argument("delta")
+@click.option("--reason", default="", help="Told to whoever asked for it.")
+@stack_options
+@json_option
+def decline(delta: str, reason: str, as_json: bool, flags: Flags) -> int:
+    """Decline a waiting delta."""
+    report = _ask(_loaded(flags), lambda ref: ref.ask(Decline(delta, CHANNEL, reason)))
+    print_json({"delta": words.facts(report)}) if as_json else print_text(words.outcome(report))
+    return DONE
+
+
+def _loaded(flags: Flags) -> Loaded:
+    return load(flags, os.environ, Path.cwd())
+
+
+def _ask(loaded: Loaded, work: Any) -> Any:  # noqa: ANN401 - the work's own result
+    from delta_supervisor.cli.operator import ask
+
+    return ask(loaded.state_dir, Role.JOURNAL, work)
+
+
+def _answer(report: DeltaReport, as_json: bool) -> int:
+    code = exit_of_state(str(report.state))
+    if as_json:
+        returned = None if report.returned is None else exact_json.decode(report.returned)
+        print_json({"returned": returned, "delta": words.facts(report)})
+    else:
+        (print_text if code == DONE else print_progress)(words.outcome(report))
+    return code
+
+
+def _plain(report: DeltaReport) -> dict[str, Any]:
+    """A report by field names; what it holds as JSON text becomes JSON."""
+    return {**words.facts(report), **_fields(report)}
+
+
+def _fields(report: DeltaReport) -> dict[str, Any]:
+    names = ("created", "changed", "duration", "undo_of", "undone_by", "reason", "expires", "code", "notes")
+    fields = {name: getattr(report, name) for name in names}
+    fields["returned"] = None if report.returned is None else exact_json.decode(report.returned)
+    fields["made"] = [
+        {
+            name: getattr(call, name)
+            for name in ("number", "connector", "tool", "words", "state", "reversibility", "undo", "detail")
+        }
+        for call in report.calls
+    ]
+    return fields
+
+
+def _agreed(card: str) -> bool:
+    """Show `card` and ask on the controlling terminal, which a pipe or a tool cannot answer for the person."""
+    try:
+        with open("/dev/tty", "r+", encoding="utf-8", buffering=1) as terminal:
+            terminal.write(f"{card}\n\nApply this? [y/N] ")
+            terminal.flush()
+            return terminal.readline().strip().lower() in ("y", "yes")
+    except OSError:
+        raise Refused(
+            "there is no terminal to ask on; approve from a terminal, or allow `--yes` with "
+            "`[auth] approve_without_terminal = true`"
+        ) from None
+
+
+COMMANDS = (run, journal, undo, approve, decline)

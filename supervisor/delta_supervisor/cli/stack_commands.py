@@ -1,0 +1,188 @@
+"""Commands about the stack itself: `up`, `stdio`, `status`, `down`, `check`, `actor`."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import click
+import msgspec
+
+from delta_protocol.errors import DeltaError
+from delta_protocol.wire.message import Role
+from delta_protocol.wire.registry import Services, ServiceStatus
+from delta_supervisor.cli.app import json_option, stack_options
+from delta_supervisor.cli.options import CONFIGURATION, DONE
+from delta_supervisor.cli.output import print_json, print_progress, print_table, print_text
+from delta_supervisor.control.client import ControlClient, NoStack
+from delta_supervisor.control.messages import StackStatus
+from delta_supervisor.load import Flags, load
+from delta_supervisor.load.load import leaves, printable
+from delta_supervisor.load.shape import dotted
+from delta_supervisor.places import runtime_dir
+
+_SERVICES_TIMEOUT = 3.0
+
+
+@click.command()
+@stack_options
+@json_option
+def up(as_json: bool, flags: Flags) -> int:
+    """Run the stack in the foreground until Ctrl-C.
+
+    Progress goes to stderr. With --json the status is printed once when all actors are ready.
+    """
+    from delta_supervisor.cli.up import run_foreground
+
+    def ready(status: StackStatus) -> None:
+        if as_json:
+            print_json(status)
+        else:
+            _welcome(status)
+
+    return run_foreground(flags, report=print_progress, on_ready=ready)
+
+
+@click.command()
+@stack_options
+def stdio(flags: Flags) -> int:
+    """Serve one MCP client over stdin and stdout, starting the stack if none runs.
+
+    This is the command that goes into a client's configuration.
+    """
+    from delta_supervisor.relay.main import relay
+
+    return relay(flags)
+
+
+@click.command()
+@stack_options
+@json_option
+def status(as_json: bool, flags: Flags) -> int:
+    """Show the running stack: actors, connectors, addresses."""
+    state_dir = load(flags, os.environ, Path.cwd()).state_dir
+    with ControlClient(runtime_dir(state_dir)) as client:
+        found = client.status()
+    connectors = _connectors(state_dir, found)
+    if as_json:
+        print_json({**msgspec.to_builtins(found), "connectors": msgspec.to_builtins(connectors)})
+        return DONE
+    _print_status(found, connectors)
+    return DONE
+
+
+@click.command()
+@stack_options
+@json_option
+def down(as_json: bool, flags: Flags) -> int:
+    """Stop the running stack in order, and wait until it has stopped."""
+    state_dir = load(flags, os.environ, Path.cwd()).state_dir
+    try:
+        with ControlClient(runtime_dir(state_dir)) as client:
+            client.down()
+        stopped = True
+    except NoStack:
+        stopped = False
+    if as_json:
+        print_json({"stopped": stopped})
+    else:
+        print_text("stopped" if stopped else "no stack was running")
+    return DONE
+
+
+@click.command()
+@stack_options
+@json_option
+def check(as_json: bool, flags: Flags) -> int:
+    """Read the configuration, print every value with its origin, and say what is wrong. Starts nothing."""
+    loaded = load(flags, os.environ, Path.cwd())
+    values = [("state_dir", str(loaded.state_dir), loaded.state_dir_origin)]
+    values += [(dotted(keys), value, loaded.origin(keys)) for keys, value in leaves(printable(loaded.config))]
+    if as_json:
+        print_json(
+            {
+                "values": [{"name": name, "value": value, "origin": origin} for name, value, origin in values],
+                "faults": loaded.faults,
+                "notes": loaded.notes,
+                "files": [str(file) for file in loaded.files],
+            }
+        )
+    else:
+        shown = [(name, msgspec.json.encode(value).decode(), origin) for name, value, origin in values]
+        print_table(("setting", "value", "origin"), shown)
+        for note in loaded.notes:
+            print_progress(f"note: {note}")
+        for name, fault in loaded.faults.items():
+            print_progress(f"connector {name} cannot start: {fault}")
+    return CONFIGURATION if loaded.faults else DONE
+
+
+@click.command()
+@click.argument("name", type=click.Choice([str(role) for role in Role if role not in ("supervisor", "operator")]))
+@stack_options
+def actor(name: str, flags: Flags) -> int:
+    """Run one actor alone, for a service manager that passes its sockets (LISTEN_FDS: link, http, mcp)."""
+    from delta_supervisor.cli.single import run_single
+
+    return run_single(Role(name), flags)
+
+
+def _connectors(state_dir: Path, found: StackStatus) -> tuple[ServiceStatus, ...]:
+    if not any(each.name == Role.REGISTRY and each.state == "ready" for each in found.actors):
+        return ()
+    from delta_supervisor.cli.operator import ask
+
+    try:
+        return ask(state_dir, Role.REGISTRY, lambda registry: registry.ask(Services()), timeout=_SERVICES_TIMEOUT)
+    except DeltaError as error:
+        print_progress(f"connectors unknown: {error.message}")
+        return ()
+
+
+def _print_status(found: StackStatus, connectors: tuple[ServiceStatus, ...]) -> None:
+    minutes = (time.time() - found.since) / 60
+    print_text(f"{found.state}: process {found.pid}, up {minutes:.0f} min, state in {found.state_dir}")
+    for address in found.addresses:
+        print_text(f"listening at {address}")
+    print_text(f"clients over stdio: {found.attached}\n")
+    print_table(
+        ("actor", "state", "pid", "restarts", "in flight", "queued", "memory", "last error"),
+        [
+            (
+                each.name,
+                each.state,
+                str(each.pid or ""),
+                str(each.restarts),
+                str(each.in_flight),
+                str(each.queued),
+                f"{each.memory / (1 << 20):.0f} MiB" if each.memory else "",
+                each.error,
+            )
+            for each in found.actors
+        ],
+    )
+    if connectors:
+        print_text("")
+        print_table(
+            ("connector", "state", "tools", "restarts", "server", "detail"),
+            [
+                (each.name, str(each.state), str(each.tools), str(each.restarts), each.server, each.detail)
+                for each in connectors
+            ],
+        )
+
+
+def _welcome(status: StackStatus) -> None:
+    lines = ["ready"]
+    lines += [f"  HTTP clients:  {address}" for address in status.addresses if address.startswith("http")]
+    lines += [
+        '  stdio clients: {"command": "delta-supervisor", "args": ["stdio"]}',
+        "  try:           delta-supervisor status",
+        "  stop:          Ctrl-C",
+    ]
+    for line in lines:
+        print_progress(line)
+
+
+COMMANDS = (up, stdio, status, down, check, actor)
