@@ -25,7 +25,7 @@ SHOW_REMOVED = 86_400.0
 """Seconds for which a connector that is no longer configured keeps its place in the API text."""
 FORGET_REMOVED = 30 * 86_400.0
 
-_QUIET = frozenset({ConnectorState.STARTING, ConnectorState.READY})
+_DOWN = frozenset({ConnectorState.BACKOFF, ConnectorState.FAILED})
 
 
 class Book:
@@ -34,7 +34,7 @@ class Book:
     A snapshot's number stands for its contents: tools, collections, effects, modes. `state` and `detail` are health:
     the
     newest snapshot shows them as they are now, and what a start changes in them makes no new number. Losing a connector
-    and getting it back does, so that it is told.
+    and getting it back does, so that it is told; so does the first failure of one of which nothing is known yet.
     """
 
     def __init__(self, config: StackConfig, memory: Memory, known: Sequence[Profile], now: float) -> None:
@@ -104,13 +104,14 @@ class Book:
     def health(self, name: str, state: ConnectorState, detail: str = "") -> bool:
         """Take a connector's state, `detail` saying why it is not ready. Return whether a new snapshot was made."""
         before = self._connectors[name]
-        self._connectors[name] = msgspec.structs.replace(before, state=state, detail=detail)
-        if before.state in _QUIET and state in _QUIET:
+        if state is ConnectorState.STARTING and before.state in _DOWN:
+            # Trying again is no news: it stays down until it is there.
             return False
-        if before.state is ConnectorState.READY:
+        self._connectors[name] = msgspec.structs.replace(before, state=state, detail=detail)
+        if state is ConnectorState.READY and before.state in _DOWN:
+            return self._advance(f"{name} is available again", always=True) if before.tools else False
+        if state in _DOWN and (before.state is ConnectorState.READY or not (before.state in _DOWN or before.tools)):
             return self._advance(f"{name} is not available: {one_line(detail, 200) or state}", always=True)
-        if state is ConnectorState.READY and before.state is not ConnectorState.STARTING:
-            return self._advance(f"{name} is available again", always=True)
         return False
 
     def opened(self, name: str, era: str, server_name: str, server_version: str) -> bool:

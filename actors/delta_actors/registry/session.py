@@ -26,6 +26,8 @@ RETRY_ASKED = 5.0
 """Seconds after a failed start before a call may have it tried again."""
 DETAIL = 2_000
 
+_DOWN = frozenset({ConnectorState.BACKOFF, ConnectorState.FAILED})
+
 Opener = Callable[[], AbstractAsyncContextManager[DeltaClient]]
 
 
@@ -103,13 +105,14 @@ class Session:
         """Return the open client, waiting while it starts. Raises `NotSent`, with the reason, where it does not run."""
         while self._client is None:
             now = trio.current_time()
-            if self.state in (ConnectorState.BACKOFF, ConnectorState.FAILED):
+            if self.state in _DOWN:
                 later = self.state is ConnectorState.FAILED or self._due - now > PATIENCE
                 if later and now - self._failed_at < RETRY_ASKED:
                     raise NotSent(f"{self._name} is not running: {self.detail}")
                 self._asked.set()
+            starting = self.state is ConnectorState.STARTING
             await self._changed.wait()
-            if self._client is None and self.state in (ConnectorState.BACKOFF, ConnectorState.FAILED):
+            if starting and self.state in _DOWN:
                 raise NotSent(f"{self._name} is not running: {self.detail}")
         self.last_used = trio.current_time()
         return self._client

@@ -86,7 +86,7 @@ def _binding(
     wanted = [*given.fields.values()]
     outside = [name for name in (given.content, given.cursor) if name is not None]
     missing = [name for name in wanted if name not in known] + [name for name in outside if name not in tool.parameters]
-    if given.key is not None and given.key not in tool.parameters and given.key not in known:
+    if given.key is not None and given.key not in tool.parameters:
         missing.append(given.key)
     if missing:
         faults.append(f"{where}: {given.tool} has no parameter {', '.join(missing)}")

@@ -89,9 +89,7 @@ class Binding(msgspec.Struct, frozen=True, array_like=True):
     set (update, create) or filter by (list). `result`: path of the entity (or the list of them) inside the
     tool's decoded result; empty = the result itself.
 
-    With `content`, `fields` name members of the object inside that parameter, and so does `key` where the tool has no
-    parameter of that name (`add_observations {observations: [{entityName, contents: [...]}]}`: content `observations`,
-    many, key `entityName`, fields ``{"": "contents"}``).
+    With `content`, `fields` name members of the object (or objects) inside that parameter.
     """
 
     tool: str
@@ -130,8 +128,7 @@ class Collection(msgspec.Struct, frozen=True, array_like=True):
     noun: str
     key: str
     """The entity's field that holds its key; a reader that does not repeat the key leaves it to the caller to add.
-    Empty:
-    it has none, all its fields together are what it is, and `delete` takes it whole (a relation)."""
+    Empty: it has none, all its fields together are what it is, and `delete` takes it whole (a relation)."""
     get: Binding | None = None
     list: Binding | None = None
     search: Binding | None = None

@@ -1,0 +1,84 @@
+"""A connector that misbehaves as told: JSON lines on stdin and stdout, nothing else.
+
+usage: fake_server.py STATE_DIR [junk] [flood] [crash-once] [crash-always] [hang] [slow-start SECONDS] [modern]
+
+STATE_DIR collects `calls` (one line per tools/call, with its cancellation), and `tools` overrides the tool names.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+state, options = Path(sys.argv[1]), sys.argv[2:]
+state.mkdir(parents=True, exist_ok=True)
+
+
+def note(word):
+    with (state / "calls").open("a") as file:
+        file.write(word + "\n")
+
+
+def tools():
+    listed = state / "tools"
+    if listed.exists():
+        return json.loads(listed.read_text())
+    texts = {"type": "object", "properties": {"text": {"type": "string"}}, "additionalProperties": False}
+    names = ["get_echo", "set_echo", "get_slow", "set_slow", "get_refused", "get_failing", "get_crash", "set_crash"]
+    return [{"name": name, "description": f"The tool {name}.", "inputSchema": texts} for name in names]
+
+
+def send(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+
+def answer(number, method, params):
+    if method == "initialize":
+        return {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {"listChanged": True}},
+            "serverInfo": {"name": "fake", "version": "1"},
+        }
+    if method == "tools/list":
+        note("list")
+        return {"tools": tools()}
+    name = params["name"]
+    note(f"call {name}")
+    if "flood" in options:
+        os.write(2, b"x" * (1 << 20))
+    if name.endswith("crash"):
+        marker = state / "crashed"
+        if "crash-always" in options or not marker.exists():
+            marker.touch()
+            print("going down", file=sys.stderr, flush=True)
+            os._exit(3)
+    if name.endswith("failing"):
+        return {"content": [{"type": "text", "text": "no such thing"}], "isError": True}
+    if name.endswith("slow"):
+        waiting.add(number)
+        return None
+    if name.endswith("changes"):
+        for _ in range(100):
+            send({"method": "notifications/tools/list_changed"})
+    return {"content": [{"type": "text", "text": params["arguments"].get("text", "")}]}
+
+
+waiting = set()
+if "slow-start" in options:
+    time.sleep(float(options[options.index("slow-start") + 1]))
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    if "junk" in options:
+        print('Starting up!\n42\n{}\n{"half": \n\ufeff', flush=True)
+    if method == "notifications/cancelled":
+        note(f"cancelled {message['params']['requestId'] in waiting}")
+    if "id" not in message or method is None or "hang" in options:
+        continue
+    if method == "server/discover" or (method == "tools/call" and message["params"]["name"] == "get_refused"):
+        send({"id": message["id"], "error": {"code": -32601, "message": "not here"}})
+        continue
+    result = answer(message["id"], method, message.get("params") or {})
+    if result is not None:
+        send({"id": message["id"], "result": result})
