@@ -129,7 +129,7 @@ class ActorRef:
         if self._link is not None and not self._link.closed.is_set():
             return self._link
         now = trio.current_time()
-        left = min(trio.current_effective_deadline() - now, LONGEST_WAIT)
+        left = max(0.0, min(trio.current_effective_deadline() - now, LONGEST_WAIT))
         # A little before the caller's own deadline, so that it gets the reason instead of a bare timeout.
         with trio.move_on_at(now + left - min(0.1, left / 10)):
             while self._link is None or self._link.closed.is_set():
