@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
@@ -9,11 +10,12 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from msgspec import Raw
 
+from delta_actors.mcp.background import background
 from delta_actors.mcp.client_calls import OnProgress, OnQuestion
 from delta_actors.mcp.stdio_client import StdioParameters, open_line_client
 from delta_protocol.jsonrpc import Json
 from delta_protocol.mcp import handshake
-from delta_protocol.mcp.errors import NoReply
+from delta_protocol.mcp.errors import McpError, NoReply
 from delta_protocol.mcp.handshake import Agreement, ClientIdentity
 from delta_protocol.mcp.types import CallToolReply, Implementation
 from delta_protocol.mcp.versions import Era
@@ -86,7 +88,7 @@ class DeltaClient:
     def __init__(self, wire: ClientWire, agreement: Agreement, identity: ClientIdentity) -> None:
         self._wire = wire
         self._agreement = agreement
-        self._meta = identity.modern_meta(agreement.version) if agreement.era == "modern" else {}
+        self.meta = identity.modern_meta(agreement.version) if agreement.era == "modern" else {}
         self.on_tools_changed: Callable[[], None] | None = None
 
     @property
@@ -185,12 +187,17 @@ class DeltaClient:
     ) -> Json:
         """Send any request and return the result's JSON text. Raises `RpcError`, `NotSent`, `NoReply`."""
         return await self._wire.request(
-            method, handshake.with_meta(params, self._meta), on_progress=on_progress, on_question=on_question
+            method, handshake.with_meta(params, self.meta), on_progress=on_progress, on_question=on_question
         )
 
     async def wait_closed(self) -> str:
         """Return, with the reason, once the session is gone for good."""
         return await self._wire.wait_closed()
+
+    async def listen(self) -> None:
+        """Keep a modern subscription open for the length of a connection that needs no reconnecting."""
+        with contextlib.suppress(McpError):
+            await self.request("subscriptions/listen", handshake.LISTEN_PARAMS)
 
     def take_notification(self, method: str) -> None:
         """A notification arrived that belongs to no call."""
@@ -204,9 +211,11 @@ async def open_stdio(parameters: StdioParameters) -> AsyncIterator[DeltaClient]:
 
     Raises `NotSent` where it cannot be started or does not speak the protocol.
     """
-    async with open_line_client(parameters) as (wire, agreement):
+    async with open_line_client(parameters) as (wire, agreement), background() as nursery:
         client = DeltaClient(wire, agreement, ClientIdentity(parameters.client, parameters.capabilities))
         wire.on_notification = client.take_notification
+        if agreement.era == "modern" and agreement.announces_tool_changes:
+            nursery.start_soon(client.listen)
         yield client
 
 

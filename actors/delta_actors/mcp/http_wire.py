@@ -1,9 +1,9 @@
-"""One POST of a Streamable HTTP client and what comes back for it: JSON, or events until the response (spec 1.5, 3.7)."""
+"""One POST of a Streamable HTTP client and its answer: JSON, or events until the response (spec 1.5, 3.7)."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import httpx
@@ -13,13 +13,24 @@ import trio
 from delta_actors.mcp.client_calls import OpenCall
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import Id, Malformed, Message, Notification, Request, Response
+from delta_protocol.mcp import versions
 from delta_protocol.mcp.errors import McpError, NoReply, NotSent
 from delta_protocol.mcp.sse import EventTooLong, SseParser
 
-_ERROR_BODY = 64 << 10
+ERROR_BODY = 64 << 10
+"""How much of a body is read that is shown in an error, or not needed at all."""
 _ERROR_SHOWN = 300
 _TAIL = 1.0
 """Seconds a server may keep a stream open after the response."""
+
+_UNREACHED = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+    httpx.InvalidURL,
+)
 
 OnMessage = Callable[[Request | Notification], None]
 
@@ -49,14 +60,22 @@ class Post:
     in_session: bool
 
 
-async def exchange(http: httpx.AsyncClient, post: Post, call: OpenCall, on_message: OnMessage) -> None:
+async def exchange(
+    http: httpx.AsyncClient,
+    post: Post,
+    call: OpenCall,
+    on_message: OnMessage,
+    on_session: Callable[[str], None] = lambda _session: None,
+) -> None:
     """Send `post` and give `call` what arrives. Raises `SessionEnded`; every other failure becomes the call's.
 
-    Never leaves an answer half read outside of a cancellation, which ends the connection.
+    `on_session` gets the session id of an `initialize` response.
     """
     try:
         async with http.stream("POST", post.url, content=post.body, headers=dict(post.headers)) as response:
             call.sent = True
+            if versions.HEADER_SESSION in response.headers:
+                on_session(response.headers[versions.HEADER_SESSION])
             await _read_response(response, post, call, on_message)
     except (
         httpx.ConnectError,
@@ -76,13 +95,13 @@ async def exchange(http: httpx.AsyncClient, post: Post, call: OpenCall, on_messa
 
 async def _read_response(response: httpx.Response, post: Post, call: OpenCall, on_message: OnMessage) -> None:
     if response.status_code == 404 and post.in_session:
-        await _read_bounded(response, _ERROR_BODY)
+        await read_bounded(response, ERROR_BODY)
         raise SessionEnded
     media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status_code == 200 and media == "text/event-stream":
         await _read_events(response, post, call, on_message)
         return
-    body = await _read_bounded(response, post.max_body if response.status_code == 200 else _ERROR_BODY)
+    body = await read_bounded(response, post.max_body if response.status_code == 200 else ERROR_BODY)
     answer = _response_in(body)
     if response.status_code in (429, 503):
         raise _refused(response, answer, body)
@@ -101,20 +120,30 @@ def _refused(response: httpx.Response, answer: Response | None, body: bytes) -> 
     return NotSent(f"HTTP {response.status_code}: {said}", retry_after=retry_after, status=response.status_code)
 
 
-async def _read_bounded(response: httpx.Response, limit: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for chunk in response.aiter_bytes():
-        size += len(chunk)
-        if size <= limit:
-            parts.append(chunk)
-        elif size > 2 * limit + _ERROR_BODY:
-            break
-    if size > limit:
-        if response.status_code == 200:
-            raise NoReply(f"the answer is longer than {limit} bytes")
-        return b"".join(parts)[:limit]
-    return b"".join(parts)
+async def read_chunks(response: httpx.Response, take: Callable[[bytes, trio.CancelScope], None]) -> None:
+    """Give every chunk of the body to `take`, which may cancel the scope to stop, or set its deadline.
+
+    Stopping by cancellation lets httpx's own generators unwind, where leaving the loop would abandon them.
+    """
+    with trio.CancelScope() as scope:
+        async for chunk in response.aiter_bytes():
+            if not scope.cancel_called:
+                take(chunk, scope)
+
+
+async def read_bounded(response: httpx.Response, limit: int) -> bytes:
+    """Return the body, cut at `limit`; a whole answer (200) that is longer raises `NoReply`."""
+    body = bytearray()
+
+    def take(chunk: bytes, scope: trio.CancelScope) -> None:
+        body.extend(chunk)
+        if len(body) > limit:
+            scope.cancel()
+
+    await read_chunks(response, take)
+    if len(body) > limit and response.status_code == 200:
+        raise NoReply(f"the answer is longer than {limit} bytes")
+    return bytes(body[:limit])
 
 
 def _response_in(body: bytes) -> Response | None:
@@ -130,29 +159,40 @@ def _shown(body: bytes) -> str:
 
 
 async def _read_events(response: httpx.Response, post: Post, call: OpenCall, on_message: OnMessage) -> None:
-    with trio.CancelScope() as tail:
-        async for message in messages(response, post.max_body):
-            if isinstance(message, Response):
-                if message.id == post.identity and not call.done:
-                    call.take_response(message)
-                    tail.deadline = trio.current_time() + _TAIL
-            elif isinstance(message, Notification) and message.method == "notifications/progress":
-                take_progress(message, post.identity, call)
-            else:
-                on_message(message)
+    def take(message: Message, scope: trio.CancelScope) -> None:
+        if isinstance(message, Response):
+            if message.id == post.identity and not call.done:
+                call.take_response(message)
+                scope.deadline = trio.current_time() + _TAIL
+        elif isinstance(message, Notification) and message.method == "notifications/progress":
+            take_progress(message, post.identity, call)
+        else:
+            on_message(message)
+
+    await read_messages(response, post.max_body, take)
 
 
-async def messages(response: httpx.Response, max_event: int) -> AsyncIterator[Message]:
-    """Yield the messages of an event stream to its end; what is none is skipped. Raises `NoReply` over the limit."""
+async def read_messages(
+    response: httpx.Response, max_event: int, take: Callable[[Message, trio.CancelScope], None]
+) -> None:
+    """Give every message of an event stream to `take`; what is none is skipped. Raises `NoReply` over the limit."""
     parser = SseParser(max_event)
-    async for chunk in response.aiter_bytes():
+    problem: list[str] = []
+
+    def feed(chunk: bytes, scope: trio.CancelScope) -> None:
         try:
             events = parser.feed(chunk)
         except EventTooLong as error:
-            raise NoReply(str(error)) from None
+            problem.append(str(error))
+            scope.cancel()
+            return
         for event in events:
             with contextlib.suppress(Malformed):
-                yield jsonrpc.parse(event.data)
+                take(jsonrpc.parse(event.data), scope)
+
+    await read_chunks(response, feed)
+    if problem:
+        raise NoReply(problem[0])
 
 
 def take_progress(message: Notification, identity: Id, call: OpenCall) -> None:
@@ -161,6 +201,3 @@ def take_progress(message: Notification, identity: Id, call: OpenCall) -> None:
         told = msgspec.json.decode(message.params, type=Progress)
         if told.progress_token == identity:
             call.take_progress(told.progress, told.total, told.message or "")
-
-
-Answerer = Callable[[Request, OpenCall], Awaitable[None]]

@@ -14,6 +14,9 @@ from delta_protocol.mcp.errors import UNSUPPORTED_VERSION, RpcError
 from delta_protocol.mcp.types import Implementation
 from delta_protocol.mcp.versions import Era
 
+LISTEN_PARAMS = b'{"notifications":{"toolsListChanged":true}}'
+"""The params of `subscriptions/listen` for all that this client wants to hear, without `_meta`."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -25,6 +28,23 @@ class Agreement(msgspec.Struct, frozen=True):
     server: Implementation = Implementation("")
     capabilities: Json = b"{}"
     instructions: str = ""
+
+    @property
+    def announces_tool_changes(self) -> bool:
+        """Whether the server said that it tells when its tools change."""
+        try:
+            tools = msgspec.json.decode(self.capabilities, type=_Capabilities).tools
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        return tools is not None and tools.list_changed
+
+
+class _ToolsCapability(msgspec.Struct, rename="camel"):
+    list_changed: bool = False
+
+
+class _Capabilities(msgspec.Struct):
+    tools: _ToolsCapability | None = None
 
 
 class ClientIdentity(msgspec.Struct, frozen=True):

@@ -1,0 +1,276 @@
+"""The Streamable HTTP client: era by `server/discover`; a legacy session begins again after a 404 (acceptance 43)."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import httpx
+import trio
+
+from delta_actors.mcp.background import background
+from delta_actors.mcp.client import DeltaClient
+from delta_actors.mcp.client_calls import OnProgress, OnQuestion, OpenCall
+from delta_actors.mcp.http_listen import listen_for_changes
+from delta_actors.mcp.http_wire import ERROR_BODY, Post, SessionEnded, exchange, read_bounded
+from delta_protocol import jsonrpc
+from delta_protocol.jsonrpc import METHOD_NOT_FOUND, Json, Notification, Request
+from delta_protocol.mcp import handshake, versions
+from delta_protocol.mcp.errors import McpError, NoReply, NotSent, RpcError
+from delta_protocol.mcp.handshake import Agreement, ClientIdentity, NotUnderstood
+from delta_protocol.mcp.http_ladder import encode_header_value
+from delta_protocol.mcp.incoming import decode_member, read_object
+from delta_protocol.mcp.outgoing import cancelled_notification
+from delta_protocol.mcp.types import Implementation
+
+_NO_VERDICT = frozenset({401, 403, 429, 503})
+"""Statuses that say nothing about the era (spec 2.3, step 7)."""
+_COURTESY = 2.0
+"""Seconds for what is said to the server after the caller is done: cancel notices, the end of the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpParameters:
+    """Where the server is. `headers` go out with every request; seconds and bytes otherwise as in `StdioParameters`."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    era: Literal["auto", "legacy", "modern"] = "auto"
+    start_timeout: float = 60.0
+    probe_timeout: float = 10.0
+    connect_timeout: float = 10.0
+    max_body: int = 64 << 20
+    capabilities: Json = b"{}"
+    client: Implementation = field(default_factory=lambda: Implementation("delta-supervisor", "0.1.0"))
+
+
+@functools.cache
+def _ssl_context() -> ssl.SSLContext:
+    """Built once, on first use: it costs tens of milliseconds of CPU (spec actors 1.1, pitfall 15)."""
+    return httpx.create_ssl_context()
+
+
+class HttpClient:
+    """A connection to one endpoint. `request` may be called concurrently."""
+
+    pid = None
+    junk_lines = 0
+    stderr_tail = ""
+
+    def __init__(self, parameters: HttpParameters, http: httpx.AsyncClient, nursery: trio.Nursery) -> None:
+        self._parameters = parameters
+        self._identity = ClientIdentity(parameters.client, parameters.capabilities)
+        self._http = http
+        self._nursery = nursery
+        self._ids = itertools.count(1)
+        self.agreement: Agreement | None = None
+        self.session: str | None = None
+        self._renewing = trio.Lock()
+
+    async def wait_closed(self) -> str:
+        """Never returns: without a request nobody knows whether the server is there."""
+        await trio.sleep_forever()
+        raise AssertionError("not reached")
+
+    async def request(
+        self,
+        method: str,
+        params: Json,
+        *,
+        on_progress: OnProgress | None = None,
+        on_question: OnQuestion | None = None,
+    ) -> Json:
+        """Return the result's JSON text. Raises `RpcError`, `NotSent`, `NoReply`.
+
+        A session that the server forgot (404: the request was not accepted) is begun again, and the request sent once
+        more. Cancelling closes the stream, which is the cancel of the modern era; a legacy server is told.
+        """
+        session = self.session
+        try:
+            return await self._exchange(method, params, on_progress, on_question)
+        except SessionEnded:
+            await self._renew(session)
+        try:
+            return await self._exchange(method, params, on_progress, on_question)
+        except SessionEnded:
+            raise NotSent("the server ends every session at once", status=404) from None
+
+    async def _exchange(
+        self, method: str, params: Json, on_progress: OnProgress | None, on_question: OnQuestion | None
+    ) -> Json:
+        identity = next(self._ids)
+        if on_progress is not None:
+            params = handshake.with_meta(params, {versions.META_PROGRESS_TOKEN: identity})
+        call = OpenCall(is_tool=method == "tools/call", on_progress=on_progress, on_question=on_question)
+        body = jsonrpc.encode_request(identity, method, params)
+        headers = self.headers(method, params)
+        post = Post(self._parameters.url, headers, body, identity, self._parameters.max_body, self.session is not None)
+        ended: list[SessionEnded] = []
+        try:
+            async with background() as nursery:
+                nursery.start_soon(self._carry, post, call, nursery, ended)
+                return await call.result()
+        except trio.Cancelled:
+            if self.session is not None and method != "initialize":
+                self._nursery.start_soon(self.tell, cancelled_notification(identity, "cancelled by the caller"))
+            raise
+        except NotSent:
+            if ended:
+                raise ended[0] from None
+            raise
+
+    async def _carry(self, post: Post, call: OpenCall, nursery: trio.Nursery, ended: list[SessionEnded]) -> None:
+        def take(message: Request | Notification) -> None:
+            if isinstance(message, Request):
+                nursery.start_soon(self._answer, message, call)
+
+        try:
+            await exchange(self._http, post, call, take)
+        except SessionEnded as error:
+            ended.append(error)
+            call.lose(NotSent("the server does not know the session", status=404))
+
+    async def _answer(self, request: Request, call: OpenCall) -> None:
+        """Answer what the server asks on the stream of `call`."""
+        try:
+            if request.method == "ping":
+                text = jsonrpc.encode_result(request.id, b"{}")
+            elif request.method not in versions.QUESTIONS or call.on_question is None:
+                text = jsonrpc.encode_error(request.id, METHOD_NOT_FOUND, f"{request.method}: nobody answers here")
+            else:
+                text = jsonrpc.encode_result(request.id, await call.ask(request.method, request.params))
+        except RpcError as error:
+            text = jsonrpc.encode_error(request.id, error.code, error.message, error.data)
+        except McpError as error:
+            text = jsonrpc.encode_error(request.id, METHOD_NOT_FOUND, error.message)
+        except trio.EndOfChannel:
+            return
+        await self.tell(text)
+
+    async def tell(self, text: bytes) -> None:
+        """Post a message that has no response; a failure shows in what follows, if it matters."""
+        with trio.move_on_after(_COURTESY):
+            try:
+                headers = self.headers("", b"{}")
+                async with self._http.stream("POST", self._parameters.url, content=text, headers=headers) as response:
+                    await read_bounded(response, ERROR_BODY)
+            except (httpx.HTTPError, NoReply):
+                return
+
+    def headers(self, method: str, params: Json) -> dict[str, str]:
+        """Return what mirrors the request, and what the era needs (spec 1.5, 3.7)."""
+        headers = {
+            **self._parameters.headers,
+            "accept": "application/json, text/event-stream",
+            "content-type": "application/json",
+        }
+        agreement = self.agreement
+        if agreement is not None:
+            headers[versions.HEADER_VERSION] = agreement.version
+        if self.session is not None:
+            headers[versions.HEADER_SESSION] = self.session
+        if agreement is not None and agreement.era == "modern" and method:
+            headers[versions.HEADER_METHOD] = method
+            member = versions.NAMED_BY.get(method)
+            name = decode_member(read_object(params, "params"), member) if member is not None else None
+            if isinstance(name, str):
+                headers[versions.HEADER_NAME] = encode_header_value(name)
+        return headers
+
+    async def discover(self) -> Agreement | None:
+        """Ask for the era. None: only the legacy handshake can still tell. Raises `NotSent` where it proves nothing."""
+        self.agreement = Agreement("modern", versions.LATEST_MODERN)
+        params = handshake.with_meta(b"{}", self._identity.modern_meta(versions.LATEST_MODERN))
+        try:
+            with trio.move_on_after(self._parameters.probe_timeout):
+                return handshake.read_discover(await self.request("server/discover", params))
+        except RpcError as error:
+            offered = handshake.versions_offered(error)
+            if offered is not None:
+                handshake.choose_modern(offered)
+        except NotSent as error:
+            if error.status is None or error.status in _NO_VERDICT:
+                raise
+        except (NoReply, NotUnderstood):
+            return None
+        finally:
+            self.agreement = None
+        return None
+
+    async def initialize(self) -> Agreement:
+        """Do the legacy handshake and keep its session. Raises what `request` raises, and `NotUnderstood`."""
+        self.agreement = self.session = None
+        opened: list[str] = []
+        call = OpenCall(is_tool=False, on_progress=None, on_question=None)
+        identity = next(self._ids)
+        body = jsonrpc.encode_request(identity, "initialize", self._identity.initialize_params())
+        post = Post(
+            self._parameters.url, self.headers("initialize", b"{}"), body, identity, self._parameters.max_body, False
+        )
+        await exchange(self._http, post, call, lambda _message: None, opened.append)
+        agreement = handshake.read_initialize_result(await call.result())
+        self.agreement = agreement
+        self.session = opened[0] if opened else None
+        await self.tell(jsonrpc.encode_notification("notifications/initialized"))
+        return agreement
+
+    async def _renew(self, lost: str | None) -> None:
+        """Begin the session again, once for however many requests found it gone."""
+        async with self._renewing:
+            if self.session != lost:
+                return
+            try:
+                await self.initialize()
+            except (RpcError, NoReply, NotUnderstood) as error:
+                raise NotSent(f"the session ended and cannot be begun again: {error}") from None
+
+    async def close(self) -> None:
+        """End a legacy session at the server. Bounded, and not cut by cancellation."""
+        if self.session is None:
+            return
+        with trio.move_on_after(_COURTESY, shield=True):
+            try:
+                headers = self.headers("", b"{}")
+                async with self._http.stream("DELETE", self._parameters.url, headers=headers) as response:
+                    await read_bounded(response, ERROR_BODY)
+            except (httpx.HTTPError, NoReply):
+                return
+
+
+@asynccontextmanager
+async def open_http(parameters: HttpParameters) -> AsyncIterator[DeltaClient]:
+    """Open a session with the server at `parameters.url`; on leaving, end it.
+
+    Raises `NotSent` where it cannot be reached, refuses us, or does not speak the protocol within `start_timeout`.
+    """
+    timeout = httpx.Timeout(None, connect=parameters.connect_timeout)
+    verify = _ssl_context() if parameters.url.startswith("https:") else False
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
+    async with httpx.AsyncClient(verify=verify, timeout=timeout, limits=limits) as http, background() as nursery:
+        wire = HttpClient(parameters, http, nursery)
+        with trio.move_on_after(parameters.start_timeout) as limit:
+            agreement = await _settle(wire, parameters)
+        if limit.cancelled_caught:
+            raise NotSent(f"{parameters.url}: no session within {parameters.start_timeout:g} s")
+        client = DeltaClient(wire, agreement, ClientIdentity(parameters.client, parameters.capabilities))
+        nursery.start_soon(listen_for_changes, wire, http, parameters.url, agreement, client)
+        try:
+            yield client
+        finally:
+            await wire.close()
+
+
+async def _settle(wire: HttpClient, parameters: HttpParameters) -> Agreement:
+    try:
+        agreement = await wire.discover() if parameters.era != "legacy" else None
+        if agreement is None:
+            return await wire.initialize()
+    except (RpcError, NoReply, NotUnderstood) as error:
+        raise NotSent(f"{parameters.url} does not speak the protocol: {error}") from None
+    wire.agreement = agreement
+    return agreement
