@@ -138,10 +138,13 @@ def main(control_fd: int, settings: dict[str, Any]) -> None:
     gc.collect()
     gc.disable()
     gc.freeze()
-    control.sendall(MESSAGE.pack(b"Z", landlock, os.getpid()))
     zygote = Zygote(control, engine, settings)
     try:
+        control.sendall(MESSAGE.pack(b"Z", landlock, os.getpid()))
         zygote.serve()
+    except (BrokenPipeError, ConnectionResetError):
+        # The sandbox actor is gone: as good as end of file.
+        return
     finally:
         zygote.end()
 

@@ -48,16 +48,17 @@ function settle(source) {
 function failure(error) {
   let name = "Error", message = "", at = [0, 0], kind = "runtime";
   try {
-    if (isObject(error) && !weakHas(planned, error)) {
+    if (typeof error === "function") message = "thrown function";
+    else if (isObject(error)) {
       at = place(error.stack);
       try { name = text(error.name); } catch { name = "Error"; }
       try { message = text(error.message); } catch { message = "(unprintable)"; }
       if (hasOwn(error, "connector") && hasOwn(error, "tool")) kind = "host";
     } else message = "thrown " + (typeof error === "symbol" ? "symbol" : typeof error + ": " + text(error));
-    if (typeof error === "function") message = "thrown function";
   } catch {
     message = message || "(unprintable thrown value)";
   }
+  if (name === "InternalError" && message === "out of memory") return { kind: "limit", name: "LimitError", message, limit: "memory", at };
   if (name === "NotYetReal") kind = "not_yet_real";
   return { kind, name, message, limit: "", at };
 }
