@@ -117,6 +117,10 @@ class RequestContext:
             raise ClientCannot(method, "this connection has no way back to the client")
         return await self._ask(method, params)
 
+    def answer_by(self, ask: Asker) -> None:
+        """Have questions answered by `ask` from now on."""
+        self._ask = ask
+
     def close(self) -> None:
         """The answer is made: nothing more is sent for this request."""
         self._open = False

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import logging
+import secrets
+import time
+from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,8 +19,11 @@ from delta_protocol.mcp import errors, outgoing
 from delta_protocol.mcp.errors import ClientCannot, RpcError
 from delta_protocol.mcp.incoming import IncomingCall, decode_member
 from delta_protocol.mcp.outgoing import ServerIdentity
+from delta_protocol.mcp.rounds import LIFETIME, read_rounds
 from delta_protocol.mcp.types import ToolResult, capability_object
 from delta_protocol.wire.message import Principal
+
+_KEPT_STATES = 10_000
 
 logger = logging.getLogger(__name__)
 
@@ -33,11 +39,17 @@ class Answer:
 
 @dataclass(slots=True)
 class Executor:
-    """Answers requests of both eras from one tool source. Holds no state between requests."""
+    """Answers requests of both eras from one tool source.
+
+    Between requests it keeps only which sealed states were used. `state_key` seals them: with the same key, another
+    server can go on with a request that this one began.
+    """
 
     identity: ServerIdentity
     tools: ToolSource
     deadline: float
+    state_key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    _redeemed: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     async def execute(
@@ -65,7 +77,10 @@ class Executor:
         )
         try:
             with trio.fail_at(context.deadline):
-                result = await self._dispatch(call, context)
+                if call.era == "modern" and call.method == "tools/call":
+                    result = await self._run_rounds(call, context)
+                else:
+                    result = await self._dispatch(call, context)
             return Answer(encode_result(call.id, outgoing.shape(self.identity, call.era, call.method, result)))
         except trio.TooSlowError:
             late = RpcError(errors.DEADLINE_EXCEEDED, f"{call.method} did not finish within {self.deadline:g} s")
@@ -74,6 +89,42 @@ class Executor:
             return failure_answer(call, error, self.identity)
         finally:
             context.close()
+
+    async def _run_rounds(self, call: IncomingCall, context: RequestContext) -> Json:
+        """Run the handler as far as its first question without an answer (spec 1.8)."""
+        now = time.time()
+        rounds = read_rounds(self.state_key, call, context.principal.id, now)
+        self._redeem(rounds.nonce, now)
+        with trio.CancelScope() as asking:
+
+            async def ask(method: str, params: Json) -> Json:
+                answer = rounds.take(method, params)
+                if answer is None:
+                    asking.cancel()
+                    await trio.sleep_forever()
+                    raise AssertionError("not reached")
+                await trio.lowlevel.checkpoint()
+                return answer
+
+            context.answer_by(ask)
+            try:
+                return await self._dispatch(call, context)
+            except Exception:
+                if rounds.question is None:
+                    raise
+        return rounds.result(self.state_key, call, context.principal.id, now)
+
+    def _redeem(self, nonce: str, now: float) -> None:
+        """Let every state count once. Raises `RpcError` for the second use."""
+        if not nonce:
+            return
+        while self._redeemed and (
+            next(iter(self._redeemed.values())) < now - LIFETIME or len(self._redeemed) >= _KEPT_STATES
+        ):
+            self._redeemed.popitem(last=False)
+        if nonce in self._redeemed:
+            raise RpcError(INVALID_PARAMS, "requestState was used already; call again without it")
+        self._redeemed[nonce] = now
 
     async def _dispatch(self, call: IncomingCall, context: RequestContext) -> Json:
         match (call.method, call.era):

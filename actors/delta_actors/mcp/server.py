@@ -32,11 +32,15 @@ _CAPABILITIES = b'{"tools":{"listChanged":true}}'
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Bounds that hold for every transport. Seconds; `ttl_ms` is how long a modern client may keep the tool list."""
+    """What holds for every transport. Seconds; `ttl_ms` is how long a modern client may keep the tool list.
+
+    `state_key` seals the state of multi round-trip requests; None makes a key that dies with the server object.
+    """
 
     deadline: float = 60.0
     lines: LineLimits = field(default_factory=LineLimits)
     ttl_ms: int = 0
+    state_key: bytes | None = None
 
 
 class DeltaServer:
@@ -65,7 +69,9 @@ class DeltaServer:
             _CAPABILITIES,
             {"tools/list": self.settings.ttl_ms, "server/discover": self.settings.ttl_ms},
         )
-        self.executor = Executor(identity, source, self.settings.deadline)
+        self.executor = Executor(
+            identity, source, self.settings.deadline, self.settings.state_key or secrets.token_bytes(32)
+        )
         self.subscribers = Subscribers()
 
     def tool(
