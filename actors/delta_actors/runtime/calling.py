@@ -32,6 +32,7 @@ from delta_protocol.wire.envelope import (
     Fail,
     FromCallee,
     More,
+    NoAnswer,
     QuestionDown,
     Reply,
     Tell,
@@ -243,10 +244,9 @@ class CallerLink:
                 answer = await listener(item)
                 if answer is None:
                     raise Refused("the caller gave no answer")
-                up = AnswerUp(envelope.id, envelope.number, body(answer))
+                self._channel.post(AnswerUp(envelope.id, envelope.number, body(answer)), now=True)
             except DeltaError as error:
-                up = AnswerUp(envelope.id, envelope.number, None, error.to_failure())
-            self._channel.post(up, now=True)
+                self._channel.post(NoAnswer(envelope.id, envelope.number, error.to_failure()), now=True)
         self._channel.post_control(More(envelope.id, 1))
 
     def _dispatch(self, envelope: FromCallee) -> None:
@@ -271,7 +271,7 @@ class CallerLink:
             return
         if isinstance(envelope, QuestionDown):
             nobody = Refused("the caller takes no questions").to_failure()
-            self._channel.post_control(AnswerUp(envelope.id, envelope.number, None, nobody))
+            self._channel.post_control(NoAnswer(envelope.id, envelope.number, nobody))
         self._channel.post_control(More(envelope.id, 1))
 
     def _return_credit(self, count: int) -> None:

@@ -46,6 +46,7 @@ from delta_protocol.wire.envelope import (
     Fail,
     FromCaller,
     More,
+    NoAnswer,
     QuestionDown,
     Reply,
     Tell,
@@ -175,15 +176,13 @@ class ServedCall:
         if self._room is not None:
             self._room.unpark(count=count)
 
-    def answer(self, up: AnswerUp) -> None:
+    def answer(self, up: AnswerUp | NoAnswer) -> None:
         """The caller answered a question."""
         task = self._answers.pop(up.number, None)
         if task is None:
             return
-        if up.failure is not None:
+        if isinstance(up, NoAnswer):
             resume(task, from_failure(up.failure))
-        elif up.body is None:
-            resume(task, ProtocolViolation("an answer without content"))
         else:
             try:
                 resume(task, self.link.decode_item(up.body))

@@ -28,6 +28,9 @@ from delta_protocol.wire.control import ActorStatistics
 from delta_protocol.wire.message import Origin, Principal
 from delta_protocol.wire.table import ASKS, cycle
 
+OTP_INTENSITY = Intensity()
+DEFAULT_BACKOFF = Backoff()
+
 
 class System:
     """The actors that `open_actors` runs."""
@@ -37,15 +40,24 @@ class System:
         self._supervisor = supervisor
         self._births = births
 
-    def ref(self, role: str, *, as_: str, principal: Principal | None = None, origin: Origin | None = None) -> ActorRef:
+    def ref(
+        self,
+        role: str,
+        *,
+        as_: str,
+        principal: Principal | None = None,
+        origin: Origin | None = None,
+        nursery: trio.Nursery | None = None,
+    ) -> ActorRef:
         """Return a ref that greets as `as_`. `KeyError` when the ask table has no such edge.
 
-        `principal` and `origin` are the default for asks outside any call. The link lives as long as the system.
+        `principal` and `origin` are the default for asks outside any call. The link lives as long as `nursery`, by
+        default as long as the system.
         """
         actor = self._supervisor.life(role).actor
         schema = schema_of(actor.inboxes.get(role, ()), actor.items)
         default = NOTHING if principal is None else Inherited(principal, origin)
-        return open_ref(self._births.make(as_, 0), role, schema, self._nursery, default)
+        return open_ref(self._births.make(as_, 0), role, schema, nursery or self._nursery, default)
 
     def addresses(self, role: str) -> tuple[str, ...]:
         """Return what the actor's newest incarnation bound for the outside."""
@@ -107,8 +119,8 @@ async def open_actors(
     asks: Mapping[str, frozenset[str]] = ASKS,
     strategy: Strategy = Strategy.ONE_FOR_ONE,
     restart: Mapping[str, Restart] | None = None,
-    intensity: Intensity = Intensity(),
-    backoff: Backoff = Backoff(),
+    intensity: Intensity = OTP_INTENSITY,
+    backoff: Backoff = DEFAULT_BACKOFF,
 ) -> AsyncIterator[System]:
     """Run `actors` as supervised tasks while inside; leaving stops them in reverse order within their `stop_timeout`.
 

@@ -2,7 +2,7 @@
 
 A link has a caller's end and a callee's end; only the caller asks. Ids are the caller's and count up per link.
 
-    caller -> callee   Ask, Tell, Cancel, More, AnswerUp
+    caller -> callee   Ask, Tell, Cancel, More, AnswerUp, NoAnswer
     callee -> caller   Reply, Fail, Credit, Down, QuestionDown
 
 Credit: a link begins with what `Welcome` grants. An Ask takes one; Reply and Fail give it back, and so does `Credit`
@@ -80,12 +80,11 @@ class QuestionDown(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False
 
 
 class AnswerUp(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
-    """The answer to a question: an item, or why there is none."""
+    """The answer to a question. `body`: a tagged `Item`."""
 
     id: int
     number: int
-    body: msgspec.Raw | None = None
-    failure: Failure | None = None
+    body: msgspec.Raw
 
 
 class More(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
@@ -104,7 +103,15 @@ class Tell(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
     trace: str = ""
 
 
-FromCaller = Ask | Tell | Cancel | More | AnswerUp
+class NoAnswer(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
+    """Why a question gets no answer."""
+
+    id: int
+    number: int
+    failure: Failure
+
+
+FromCaller = Ask | Tell | Cancel | More | AnswerUp | NoAnswer
 FromCallee = Reply | Fail | Credit | Down | QuestionDown
 
 

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar, get_args
 
 import msgspec
 
-ReplyT = TypeVar("ReplyT")
+ReplyT_co = TypeVar("ReplyT_co", covariant=True)
 
 Json = bytes
 """UTF-8 JSON text, carried opaquely."""
@@ -43,13 +43,13 @@ def role_named(name: str) -> str:
     return Role(name) if name in Role.__members__.values() else name
 
 
-class Request(msgspec.Struct, Generic[ReplyT], frozen=True, array_like=True, tag=True):
-    """Asks for exactly one reply of type `ReplyT`."""
+class Request(msgspec.Struct, Generic[ReplyT_co], frozen=True, array_like=True, tag=True):
+    """Asks for exactly one reply of type `ReplyT_co`."""
 
     @classmethod
-    def reply_type(cls) -> type[ReplyT]:
+    def reply_type(cls) -> type[ReplyT_co]:
         """Return the type that this request declared as its reply (it may be a type expression: `tuple[X, ...]`)."""
-        declared: type[ReplyT] = get_args(cls.__orig_bases__[0])[0]  # type: ignore[attr-defined]
+        declared: type[ReplyT_co] = get_args(cls.__orig_bases__[0])[0]  # type: ignore[attr-defined]
         return declared
 
 
