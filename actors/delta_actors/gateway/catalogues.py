@@ -46,9 +46,10 @@ class Catalogues:
             catalogue = await self.newest()
         return catalogue
 
-    def notes_since(self, number: int) -> Sequence[str]:
-        """Return what changed after the catalogue of that number, in words, oldest first."""
-        return [note for at, note in self._notes if at > number]
+    def news_since(self, number: int) -> tuple[int, Sequence[str]]:
+        """Return what changed after the catalogue of that number, in words, oldest first, and up to which number."""
+        news = [(at, note) for at, note in self._notes if at > number]
+        return max((at for at, _ in news), default=number), [note for _, note in news]
 
     async def start_connectors(self) -> None:
         """Tell the registry, once, that a client has had its first answer."""

@@ -146,9 +146,7 @@ class Gateway:
 
     def _news(self, conversation: Conversation) -> Sequence[str]:
         """Return what the conversation has not been told of; it is told now."""
-        number = self._surface.number if self._surface is not None else conversation.told
-        news = self._catalogues.notes_since(conversation.told)
-        conversation.told = max(conversation.told, number)
+        conversation.told, news = self._catalogues.news_since(conversation.told)
         return news
 
     def _shown(self, catalogue: Catalogue) -> _Surface:
