@@ -91,7 +91,11 @@ class ActorRef:
 
     @asynccontextmanager
     async def _stream(self, request: Request[Any]) -> AsyncIterator[trio.MemoryReceiveChannel[Item]]:
+        # The call runs in the link's nursery, so that what the block raises is not wrapped in a group. It still ends
+        # with the block, and by the block's deadline.
         send, receive = trio.open_memory_channel[Item](0)
+        scope = trio.CancelScope(deadline=trio.current_effective_deadline())
+        ended = trio.Event()
         failure: Exception | None = None
 
         async def listener(item: Item) -> None:
@@ -99,17 +103,24 @@ class ActorRef:
 
         async def asks() -> None:
             nonlocal failure
-            with send:
-                try:
+            try:
+                with send, scope:
                     await self.ask(request, listener=listener)
-                except Exception as error:  # noqa: BLE001 - raised again below, outside the nursery's group
-                    failure = error
+            except trio.BrokenResourceError:
+                pass  # the block was left before its scope was cancelled
+            except Exception as error:  # noqa: BLE001 - raised again when the block is left
+                failure = error
+            finally:
+                ended.set()
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(asks)
+        self._nursery.start_soon(asks)
+        try:
             with receive:
                 yield receive
-            nursery.cancel_scope.cancel()
+        finally:
+            scope.cancel()
+            with trio.CancelScope(shield=True):
+                await ended.wait()
         if failure is not None:
             raise failure
 
