@@ -10,30 +10,42 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 state, options = Path(sys.argv[1]), sys.argv[2:]
 state.mkdir(parents=True, exist_ok=True)
 
 
-def note(word):
+def note(word: str) -> None:
     with (state / "calls").open("a") as file:
         file.write(word + "\n")
 
 
-def tools():
+def tools() -> Any:
     listed = state / "tools"
     if listed.exists():
         return json.loads(listed.read_text())
     texts = {"type": "object", "properties": {"text": {"type": "string"}}, "additionalProperties": False}
-    names = ["get_echo", "set_echo", "get_slow", "set_slow", "get_refused", "get_failing", "get_crash", "set_crash"]
+    names = [
+        "get_echo",
+        "set_echo",
+        "get_slow",
+        "set_slow",
+        "get_refused",
+        "get_failing",
+        "get_crash",
+        "set_crash",
+        "get_ask",
+        "get_pid",
+    ]
     return [{"name": name, "description": f"The tool {name}.", "inputSchema": texts} for name in names]
 
 
-def send(message):
+def send(message: dict[str, Any]) -> None:
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 
-def answer(number, method, params):
+def answer(number: int, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "initialize":
         return {
             "protocolVersion": "2025-11-25",
@@ -55,6 +67,12 @@ def answer(number, method, params):
             os._exit(3)
     if name.endswith("failing"):
         return {"content": [{"type": "text", "text": "no such thing"}], "isError": True}
+    if name.endswith("pid"):
+        note(f"pid {os.getpid()}")
+    if name.endswith("ask"):
+        asked[f"q{number}"] = number
+        send({"id": f"q{number}", "method": "elicitation/create", "params": {"message": "Which one?"}})
+        return None
     if name.endswith("slow"):
         waiting.add(number)
         return None
@@ -64,12 +82,16 @@ def answer(number, method, params):
     return {"content": [{"type": "text", "text": params["arguments"].get("text", "")}]}
 
 
-waiting = set()
+waiting: set[int] = set()
+asked: dict[str, int] = {}
 if "slow-start" in options:
     time.sleep(float(options[options.index("slow-start") + 1]))
 for line in sys.stdin:
     message = json.loads(line)
     method = message.get("method")
+    if message.get("id") in asked:
+        told = json.dumps(message.get("result") or message.get("error"))
+        send({"id": asked[message["id"]], "result": {"content": [{"type": "text", "text": told}]}})
     if "junk" in options:
         print('Starting up!\n42\n{}\n{"half": \n\ufeff', flush=True)
     if method == "notifications/cancelled":

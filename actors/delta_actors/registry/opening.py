@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Literal
 
-from delta_actors.mcp import DeltaClient, NotSent, StdioParameters, open_stdio
+from delta_actors.mcp import DeltaClient, StdioParameters, open_stdio
 from delta_protocol.config import ConnectorConfig
 from delta_protocol.wire.message import Json
 
@@ -20,16 +20,28 @@ PASSED_ON = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ",
 @asynccontextmanager
 async def open_client(config: ConnectorConfig, era: Era, capabilities: Json) -> AsyncGenerator[DeltaClient]:
     """Open a session. Raises `NotSent` where there is none within the configured `start_timeout`."""
-    if config.command is not None:
+    if config.url is None:
         async with open_stdio(stdio_parameters(config, era, capabilities)) as client:
             yield client
         return
-    raise NotSent("a connector needs a command")
+    # Loads httpx, which a stack without HTTP connectors does without.
+    from delta_actors.mcp import HttpParameters, open_http
+
+    parameters = HttpParameters(
+        config.url,
+        config.headers,
+        era,
+        start_timeout=config.start_timeout,
+        max_body=config.max_line,
+        capabilities=capabilities,
+    )
+    async with open_http(parameters) as client:
+        yield client
 
 
 def stdio_parameters(config: ConnectorConfig, era: Era, capabilities: Json) -> StdioParameters:
     """Return how to start the connector's program."""
-    assert config.command is not None
+    assert config.command is not None, "the configuration gives a command or a url"
     return StdioParameters(
         command=config.command,
         args=config.args,

@@ -169,13 +169,22 @@ class Upstream:
                     return await calls.make(client, tool, arguments, call, self._questions(call))
             except (NotSent, NoReply) as error:
                 lost = error
-                with trio.move_on_after(CLOSING) as waiting:
-                    await client.wait_closed()
-                if waiting.cancelled_caught:
+                if (isinstance(error, NotSent) and error.retry_after is not None) or not await self._may_repeat(
+                    session, client
+                ):
                     break
-                await session.wait_without(client)
         assert lost is not None
         return calls.failed(lost)
+
+    async def _may_repeat(self, session: Session, client: DeltaClient) -> bool:
+        """Whether a read that got no answer may be made once more: over HTTP at once, else on the next process."""
+        if self.config.url is not None:
+            return True
+        with trio.move_on_after(CLOSING):
+            await client.wait_closed()
+            await session.wait_without(client)
+            return True
+        return False
 
     async def _send(
         self, session: Session, client: DeltaClient, tool: str, arguments: Json, call: Call, sent: _Sent
