@@ -9,8 +9,9 @@ from typing import Any
 import trio
 
 from delta_actors.runtime.actor import Actor, Context, Handlers
-from delta_protocol.errors import Refused
+from delta_protocol.errors import DeltaError, Refused
 from delta_protocol.wire.message import Role
+from delta_supervisor.control.client import ControlClient
 
 POLL = 0.02
 
@@ -61,7 +62,17 @@ class Talker(Quiet):
         async for chunk in stream:
             *lines, buffer = (buffer + chunk).split(b"\n")
             for line in lines:
-                await stream.send_all(b"%d %b\n" % (os.getpid(), line))
+                answer = await trio.to_thread.run_sync(self._admitted) if line == b"admit" else line
+                await stream.send_all(b"%d %b\n" % (os.getpid(), answer))
+
+    def _admitted(self) -> bytes:
+        """Ask for the operator's grants, as a program that the stack runs might."""
+        try:
+            with ControlClient(self.context.runtime_dir) as client:
+                client.admit()
+        except DeltaError as error:
+            return error.code.encode()
+        return b"admitted"
 
     def statistics(self) -> dict[str, Any]:
         return {"talks": True}

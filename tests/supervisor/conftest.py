@@ -59,9 +59,7 @@ def supervise(place: Path, zygote: Zygote) -> Iterator[MakeSupervisor]:
         children = []
         for role in roles:
             listeners.append(bind_unix(place / f"{role}.sock"))
-            children.append(
-                Child(role, listeners[-1], factory="tests.supervisor.actors:Quiet", lazy=role in lazy)
-            )
+            children.append(Child(role, listeners[-1], factory="tests.supervisor.actors:Quiet", lazy=role in lazy))
         return Supervisor(
             children,
             zygote=zygote,

@@ -91,9 +91,7 @@ async def test_a_lazy_child_starts_when_somebody_connects(supervise: MakeSupervi
         await until(lambda: of(supervisor, Role.RESULTS) == ("exited", None, 1))
 
 
-async def test_a_child_that_misses_its_heartbeat_is_killed_and_replaced(
-    supervise: MakeSupervisor, place: Path
-) -> None:
+async def test_a_child_that_misses_its_heartbeat_is_killed_and_replaced(supervise: MakeSupervisor, place: Path) -> None:
     async with running(supervise(Role.JOURNAL)) as supervisor:
         stuck = pid_of(supervisor, Role.JOURNAL)
         (place / "stuck-journal").touch()
