@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 TOOLS = [{"name": "echo", "description": "Say it again.", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": True}}]
@@ -13,6 +14,7 @@ for line in sys.stdin:
     number, method = message.get("id"), message.get("method")
     if number is None:
         continue
+    outcome: dict[str, Any]
     if method == "tools/call":
         outcome = {"result": {"content": [{"type": "text", "text": message["params"]["arguments"]["text"]}]}}
     elif method == "tools/list":
