@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import trio
 
 
 @asynccontextmanager
-async def background() -> AsyncIterator[trio.Nursery]:
+async def background() -> AsyncGenerator[trio.Nursery, None]:
     """Give a nursery whose tasks are cancelled when the block ends; what the block raises is raised as it is.
 
     For tasks that turn their errors into state: an error they raise all the same ends the block and comes as a group.

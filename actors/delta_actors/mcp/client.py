@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -206,7 +206,7 @@ class DeltaClient:
 
 
 @asynccontextmanager
-async def open_stdio(parameters: StdioParameters) -> AsyncIterator[DeltaClient]:
+async def open_stdio(parameters: StdioParameters) -> AsyncGenerator[DeltaClient, None]:
     """Start a connector's process under its guardian and open a session; on leaving, nothing of it is left.
 
     Raises `NotSent` where it cannot be started or does not speak the protocol.

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import cast
 
 import msgspec
 import trio
@@ -184,6 +185,5 @@ def failure_answer(call: IncomingCall, raised: Exception, identity: ServerIdenti
 
 def _lone(error: Exception) -> Exception:
     """Return the one exception inside nested groups of one: a handler's nursery wraps what it raised."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+    group = cast("ExceptionGroup[Exception]", error) if isinstance(error, ExceptionGroup) else None
+    return error if group is None or len(group.exceptions) != 1 else _lone(group.exceptions[0])

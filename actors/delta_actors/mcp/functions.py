@@ -90,7 +90,7 @@ def function_tool(
             fields.append((parameter.name, kind))
         else:
             fields.append((parameter.name, kind, parameter.default))
-    tool_name = name or getattr(function, "__name__", "tool")
+    tool_name = name or str(getattr(function, "__name__", "tool"))
     arguments = msgspec.defstruct("arguments", fields, kw_only=True, forbid_unknown_fields=True)
     definition = ToolDefinition(
         tool_name, title, description or inspect.getdoc(function), _input_schema(arguments), None, annotations

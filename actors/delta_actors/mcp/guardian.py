@@ -144,7 +144,7 @@ def _signal_descendants(number: int) -> None:
 
 
 def _parents() -> dict[int, int]:
-    found = {}
+    found: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             parent = _parent_of(int(name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -243,7 +243,7 @@ class HttpClient:
 
 
 @asynccontextmanager
-async def open_http(parameters: HttpParameters) -> AsyncIterator[DeltaClient]:
+async def open_http(parameters: HttpParameters) -> AsyncGenerator[DeltaClient, None]:
     """Open a session with the server at `parameters.url`; on leaving, end it.
 
     Raises `NotSent` where it cannot be reached, refuses us, or does not speak the protocol within `start_timeout`.
@@ -253,10 +253,11 @@ async def open_http(parameters: HttpParameters) -> AsyncIterator[DeltaClient]:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
     async with httpx.AsyncClient(verify=verify, timeout=timeout, limits=limits) as http, background() as nursery:
         wire = HttpClient(parameters, http, nursery)
-        with trio.move_on_after(parameters.start_timeout) as limit:
-            agreement = await _settle(wire, parameters)
-        if limit.cancelled_caught:
-            raise NotSent(f"{parameters.url}: no session within {parameters.start_timeout:g} s")
+        try:
+            with trio.fail_after(parameters.start_timeout):
+                agreement = await _settle(wire, parameters)
+        except trio.TooSlowError:
+            raise NotSent(f"{parameters.url}: no session within {parameters.start_timeout:g} s") from None
         client = DeltaClient(wire, agreement, ClientIdentity(parameters.client, parameters.capabilities))
         nursery.start_soon(listen_for_changes, wire, http, parameters.url, agreement, client)
         try:

@@ -71,7 +71,7 @@ class Reply:
                 await self._start_stream()
                 await self._body(sse.encode(single_line(answer.text)), more=False)
                 return
-            headers = []
+            headers: list[tuple[bytes, bytes]] = []
             if answer.retry_after is not None:
                 headers.append((b"retry-after", str(max(1, round(answer.retry_after))).encode()))
             await send_whole(self._send, status_of(self._era, answer.code), answer.text, headers)

@@ -12,10 +12,11 @@ import os
 import socket
 from collections.abc import Sequence
 from functools import partial
+from typing import Any, cast
 
 import trio
 from hypercorn.config import Config
-from hypercorn.trio import serve
+from hypercorn.trio import serve  # pyright: ignore[reportUnknownVariableType] - partly typed
 
 from delta_actors.mcp.http_server import Authenticate, HttpSettings
 from delta_actors.mcp.server import DeltaServer
@@ -47,7 +48,9 @@ async def serve_http(
     config.graceful_timeout = settings.graceful
     app = server.asgi(settings, authenticate=authenticate, shutdown=shutdown)
     async with trio.open_nursery() as nursery:
-        binds = await nursery.start(partial(serve, app, config, shutdown_trigger=shutdown.wait, mode="asgi"))
+        # hypercorn spells every ASGI event as its own TypedDict; the application takes them as plain dicts.
+        run = partial(serve, cast("Any", app), config, shutdown_trigger=shutdown.wait, mode="asgi")
+        binds: list[str] = await nursery.start(run)
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)  # hypercorn makes them inheritable
         task_status.started(binds)

@@ -7,7 +7,7 @@ ladder. A client that leaves cancels its request in the modern era; in the legac
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -144,14 +144,15 @@ class HttpServer:
     async def _post(self, exchange: Exchange) -> None:
         accepts = http_ladder.read_accept(exchange.headers)
         length = http_ladder.check_content(exchange.headers, self._settings.config.max_body)
-        with trio.move_on_at(exchange.started + self._executor.deadline) as limit:
-            if length is not None and length <= _SMALL_BODY:
-                message = await self._read_message(exchange)
-            else:
-                with self._requests.take():
+        try:
+            with trio.fail_at(exchange.started + self._executor.deadline):
+                if length is not None and length <= _SMALL_BODY:
                     message = await self._read_message(exchange)
-        if limit.cancelled_caught:
-            raise HttpRefusal(408, INVALID_REQUEST, "the body did not arrive in time")
+                else:
+                    with self._requests.take():
+                        message = await self._read_message(exchange)
+        except trio.TooSlowError:
+            raise HttpRefusal(408, INVALID_REQUEST, "the body did not arrive in time") from None
         if http_ladder.era_of_post(message, exchange.headers) == "modern":
             await self._modern(exchange, message, accepts)
         else:
@@ -313,7 +314,7 @@ class _Room:
         self.taken = 0
 
     @contextmanager
-    def take(self, identity: jsonrpc.Id | None = None) -> Iterator[None]:
+    def take(self, identity: jsonrpc.Id | None = None) -> Generator[None, None, None]:
         """Count one in for the block. Refuses with 503 and Retry-After where there is no room."""
         if self.taken >= self._limit:
             reason = f"more than {self._limit} requests in progress"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import trio
@@ -18,7 +18,7 @@ _CHUNK = 64 << 10
 
 
 @asynccontextmanager
-async def stdio_streams() -> AsyncIterator[tuple[ReceiveStream, SendStream]]:
+async def stdio_streams() -> AsyncGenerator[tuple[ReceiveStream, SendStream], None]:
     """Take stdin and stdout for the length of the block; both are given back afterwards."""
     stdin, stdout = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)

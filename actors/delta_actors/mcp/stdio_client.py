@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +46,7 @@ class StdioParameters:
 
 
 @asynccontextmanager
-async def open_line_client(parameters: StdioParameters) -> AsyncIterator[tuple[LineClient, Agreement]]:
+async def open_line_client(parameters: StdioParameters) -> AsyncGenerator[tuple[LineClient, Agreement], None]:
     """Start the process and settle on an era; on leaving, end it with its descendants.
 
     Raises `NotSent` where it cannot be started or does not speak the protocol within `start_timeout`.
@@ -54,11 +54,12 @@ async def open_line_client(parameters: StdioParameters) -> AsyncIterator[tuple[L
     started: list[GuardedProcess] = []
     try:
         async with background() as nursery:
-            with trio.move_on_after(parameters.start_timeout) as limit:
-                client, agreement = await _connect(parameters, nursery, started)
-            if limit.cancelled_caught:
-                tail = started[-1].stderr_tail
-                raise NotSent(f"no session within {parameters.start_timeout:g} s{_shown(tail)}")
+            try:
+                with trio.fail_after(parameters.start_timeout):
+                    client, agreement = await _connect(parameters, nursery, started)
+            except trio.TooSlowError:
+                tail = started[-1].stderr_tail if started else ""
+                raise NotSent(f"no session within {parameters.start_timeout:g} s{_shown(tail)}") from None
             yield client, agreement
     finally:
         for process in started:

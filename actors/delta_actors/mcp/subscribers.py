@@ -5,7 +5,7 @@ Several changes before a subscriber comes round count as one (acceptance 49).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ import trio
 from delta_actors.mcp.context import Channel
 from delta_protocol.jsonrpc import Json, encode_notification
 from delta_protocol.mcp.incoming import IncomingCall, decode_member
+from delta_protocol.mcp.types import json_object
 from delta_protocol.mcp.versions import META_SUBSCRIPTION
 
 
@@ -44,7 +45,7 @@ class Subscribers:
         return len(self._subscriptions)
 
     @contextmanager
-    def subscribe(self) -> Iterator[Subscription]:
+    def subscribe(self) -> Generator[Subscription, None, None]:
         """Give a subscription for the length of the block."""
         subscription = Subscription()
         self._subscriptions.add(subscription)
@@ -67,8 +68,8 @@ def is_listen(call: IncomingCall) -> bool:
 async def listen(call: IncomingCall, subscribers: Subscribers, channel: Channel) -> None:
     """Serve `subscriptions/listen` until cancelled. Only what was asked for and exists is honoured and sent."""
     meta: dict[str, Any] = {META_SUBSCRIPTION: call.id}
-    wanted = decode_member(call.params, "notifications")
-    tools = isinstance(wanted, dict) and wanted.get("toolsListChanged") is True
+    wanted = json_object(decode_member(call.params, "notifications"))
+    tools = wanted.get("toolsListChanged") is True
     honoured = {"toolsListChanged": True} if tools else {}
     acknowledged = msgspec.json.encode({"notifications": honoured, "_meta": meta})
     with subscribers.subscribe() as subscription:

@@ -11,7 +11,7 @@ from msgspec import Raw
 from delta_protocol.jsonrpc import Json
 from delta_protocol.mcp import versions
 from delta_protocol.mcp.errors import UNSUPPORTED_VERSION, RpcError
-from delta_protocol.mcp.types import Implementation
+from delta_protocol.mcp.types import Implementation, json_object
 from delta_protocol.mcp.versions import Era
 
 LISTEN_PARAMS = b'{"notifications":{"toolsListChanged":true}}'
@@ -80,7 +80,7 @@ class _Discovered(msgspec.Struct, rename="camel"):
     supported_versions: list[str]
     capabilities: Raw = Raw(b"{}")
     instructions: str | None = None
-    meta: dict[str, Raw] = msgspec.field(name="_meta", default_factory=dict)
+    meta: dict[str, Raw] = msgspec.field(name="_meta", default_factory=dict[str, Raw])
 
 
 class _Initialized(msgspec.Struct, rename="camel"):
@@ -168,9 +168,8 @@ def _implementation(text: Raw) -> Implementation:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return Implementation("")
-    if not isinstance(value, dict):
-        return Implementation("")
-    name, version, title = (value.get(key) for key in ("name", "version", "title"))
+    members = json_object(value)
+    name, version, title = (members.get(key) for key in ("name", "version", "title"))
     return Implementation(
         name if isinstance(name, str) else "",
         version if isinstance(version, str) else "",

@@ -16,7 +16,7 @@ from msgspec import Raw
 from delta_protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Id, Json, Notification, Request
 from delta_protocol.mcp import versions
 from delta_protocol.mcp.errors import UNSUPPORTED_VERSION, RpcError
-from delta_protocol.mcp.types import flatten_capabilities
+from delta_protocol.mcp.types import flatten_capabilities, json_object
 from delta_protocol.mcp.versions import Era
 
 RawObject = Mapping[str, Raw]
@@ -185,7 +185,7 @@ def cancelled_id(notification: Notification) -> Id | None:
 
 
 def _client_name(info: Any) -> str:  # noqa: ANN401 - decoded JSON from a peer
-    name = info.get("name") if isinstance(info, dict) else None
+    name = json_object(info).get("name")
     return name[:256] if isinstance(name, str) else ""
 
 

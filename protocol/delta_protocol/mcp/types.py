@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
@@ -117,26 +117,28 @@ class CallToolReply(msgspec.Struct, frozen=True):
     is_error: bool
 
 
+def json_object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - decoded JSON from a peer
+    """Return `value` if it is a decoded JSON object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
 def flatten_capabilities(capabilities: Any) -> tuple[str, ...]:  # noqa: ANN401 - decoded JSON from a peer
     """Return declared ClientCapabilities as sorted dotted names: `elicitation.form`, `elicitation.url`, `sampling`,
     `sampling.tools`, `sampling.context`, `roots`, and `extensions.<id>`.
 
     An empty `elicitation` object means form (spec 1.14); what is no object is not declared.
     """
-    if not isinstance(capabilities, dict):
-        return ()
+    declared = json_object(capabilities)
     names: set[str] = set()
     for key in ("roots", "sampling"):
-        if isinstance(capabilities.get(key), dict):
+        if isinstance(declared.get(key), dict):
             names.add(key)
-            names.update(f"{key}.{inner}" for inner in ("tools", "context") if inner in capabilities[key])
-    elicitation = capabilities.get("elicitation")
-    if isinstance(elicitation, dict):
+            names.update(f"{key}.{inner}" for inner in ("tools", "context") if inner in declared[key])
+    if isinstance(declared.get("elicitation"), dict):
+        elicitation = json_object(declared["elicitation"])
         modes = {mode for mode in ("form", "url") if isinstance(elicitation.get(mode), dict)}
         names.update(f"elicitation.{mode}" for mode in modes or {"form"})
-    extensions = capabilities.get("extensions")
-    if isinstance(extensions, dict):
-        names.update(f"extensions.{name}" for name in extensions)
+    names.update(f"extensions.{name}" for name in json_object(declared.get("extensions")))
     return tuple(sorted(names))
 
 
