@@ -62,14 +62,21 @@ class Processes:
     def __init__(self, nursery: trio.Nursery, state_dir: Path, classes: Mapping[str, type[Actor]]) -> None:
         self.nursery = nursery
         self.state_dir = state_dir
-        self.classes = classes
+        self.classes = dict[str, type[Actor]]()
         self.runtime_dir = Path(tempfile.mkdtemp(prefix="delta-test-"))
-        self.listeners = {role: listen(self.runtime_dir / f"{role}.sock") for role in classes}
-        addresses: dict[str, str] = {role: one.getsockname() for role, one in self.listeners.items()}
-        self.credentials = make_credentials(addresses, actors.ASKS)
+        self.listeners: dict[str, socket.socket] = {}
+        for role, actor in classes.items():
+            self.add(role, actor)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.controls: dict[str, Control] = {}
         self.incarnations: dict[str, int] = {}
+
+    def add(self, role: str, actor: type[Actor]) -> None:
+        """Make room for an actor, without starting it."""
+        self.classes[role] = actor
+        self.listeners[role] = listen(self.runtime_dir / f"{role}.sock")
+        addresses: dict[str, str] = {role: one.getsockname() for role, one in self.listeners.items()}
+        self.credentials = make_credentials(addresses, actors.ASKS)
 
     def birth(self, role: str) -> Birth:
         mine = self.credentials[role]

@@ -11,5 +11,6 @@ from delta_actors.runtime.actor import Handlers as Handlers
 from delta_actors.runtime.actor import Listener as Listener
 from delta_actors.runtime.actor import Ref as Ref
 from delta_actors.runtime.current import speaking_for as speaking_for
+from delta_actors.runtime.supervising import RestartIntensityExceeded as RestartIntensityExceeded
 from delta_actors.runtime.system import System as System
 from delta_actors.runtime.system import open_actors as open_actors

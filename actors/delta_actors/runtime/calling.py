@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from delta_actors.runtime.actor import Listener
-from delta_actors.runtime.channel import Channel, resume
+from delta_actors.runtime.channel import UNREADABLE, Channel, resume
 from delta_actors.runtime.clock import to_wire
 from delta_actors.runtime.current import Inherited
 from delta_actors.runtime.schema import Schema
@@ -156,7 +156,7 @@ class CallerLink:
                 assert isinstance(envelope, Down | QuestionDown)
                 assert listener is not None
                 await self._hear(envelope, listener)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise Internal(f"{self.callee} answered {type(request).__name__} with something else: {error}") from error
         finally:
             if call.id in self._calls:
@@ -275,8 +275,7 @@ class CallerLink:
         self._channel.post_control(More(envelope.id, 1))
 
     def _return_credit(self, count: int) -> None:
-        self._credit += count
-        if self._credit > self._granted:
-            self._credit = self._granted
+        if not 0 < count <= self._granted - self._credit:
             raise ProtocolViolation(f"{self.callee} gave back more credit than it granted")
+        self._credit += count
         self._waiting.unpark(count=count)

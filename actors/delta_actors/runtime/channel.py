@@ -20,6 +20,9 @@ from delta_protocol.framing import MAX_MESSAGE, FrameReader, FrameWriter
 
 EnvelopeT = TypeVar("EnvelopeT")
 
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What decoding hostile bytes may raise."""
+
 RECEIVE = 64 << 10
 HIGH_WATER = 256 << 10
 """Unsent bytes above which senders wait."""
@@ -124,7 +127,7 @@ class Channel(Generic[EnvelopeT]):
                 return []
             try:
                 messages = [self._decode(message) for message in self._reader.feed(data)]
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 raise ProtocolViolation(f"an unreadable frame: {error}") from error
             if messages:
                 return messages

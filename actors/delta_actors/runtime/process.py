@@ -64,7 +64,7 @@ def load_actor(role: str, factory: str = "") -> Actor:
     module, _, attribute = name.partition(":")
     try:
         actor = getattr(importlib.import_module(module), attribute)()
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise Invalid(f"there is no actor {name!r}: {error}") from error
     if not isinstance(actor, Actor):
         raise Invalid(f"{name!r} is a {type(actor).__name__}, not an actor")

@@ -22,7 +22,7 @@ import msgspec
 import trio
 
 from delta_actors.runtime.actor import Handlers
-from delta_actors.runtime.channel import Channel, resume
+from delta_actors.runtime.channel import UNREADABLE, Channel, resume
 from delta_actors.runtime.clock import from_wire
 from delta_actors.runtime.current import CURRENT, Inherited
 from delta_actors.runtime.failures import failure_of
@@ -170,9 +170,9 @@ class ServedCall:
 
     def more(self, count: int) -> None:
         """The caller took items."""
-        self._window += count
-        if self._window > ITEM_WINDOW:
+        if not 0 < count <= ITEM_WINDOW - self._window:
             raise ProtocolViolation("more items taken than were sent")
+        self._window += count
         if self._room is not None:
             self._room.unpark(count=count)
 
@@ -186,7 +186,7 @@ class ServedCall:
         else:
             try:
                 resume(task, self.link.decode_item(up.body))
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 resume(task, Invalid(f"an unreadable answer: {error}"))
 
     def cancel(self) -> None:
@@ -313,7 +313,7 @@ class CalleeLink:
             return self._refuse(ask, ActorUnavailable(f"{self.role} is stopping", actor=self.role))
         try:
             message = self._decode(ask.body)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             return self._refuse(ask, Invalid(f"{self.role} cannot read this request: {error}"))
         deadline = from_wire(ask.deadline)
         if deadline <= trio.current_time():
@@ -349,7 +349,7 @@ class CalleeLink:
     def _tell(self, tell: Tell) -> None:
         try:
             event = self._decode(tell.body)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             log.warning("%s drops an event from %s: %s", self.role, self.caller, error)
             return
         handler = self.handlers.events.get(type(event))
