@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import trio
 
@@ -18,11 +18,10 @@ _RETRY = 0.2
 
 
 class Catalogues:
-    """Follows the registry's catalogue; `watch` runs beside the gateway. `on_change` is called for every newer one."""
+    """Follows the registry's catalogue; `watch` runs beside the gateway."""
 
-    def __init__(self, registry: Ref, on_change: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, registry: Ref) -> None:
         self._registry = registry
-        self._on_change = on_change
         self._newest: Catalogue | None = None
         self._changed = trio.Event()
         self._notes: deque[tuple[int, str]] = deque(maxlen=_NOTES_KEPT)
@@ -35,6 +34,10 @@ class Catalogues:
         assert self._newest is not None
         return self._newest
 
+    async def wait_changed(self) -> None:
+        """Return when there is a newer catalogue."""
+        await self._changed.wait()
+
     async def with_started(self, mentioned: str) -> Catalogue:
         """Return the newest catalogue, once no connector that `mentioned` names is still starting for the first time.
 
@@ -42,7 +45,7 @@ class Catalogues:
         """
         catalogue = await self.newest()
         while any(_awaited(connector, mentioned) for connector in catalogue.connectors):
-            await self._changed.wait()
+            await self.wait_changed()
             catalogue = await self.newest()
         return catalogue
 
@@ -83,7 +86,6 @@ class Catalogues:
         self._newest = catalogue
         self._changed.set()
         self._changed = trio.Event()
-        self._on_change()
 
 
 def _awaited(connector: Connector, mentioned: str) -> bool:

@@ -7,7 +7,7 @@ client that lists the tools of a new stack, and lists them again when it is told
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from delta_protocol.catalogue.model import Catalogue, ConnectorState
@@ -37,24 +37,24 @@ class Conversations:
     def __len__(self) -> int:
         return len(self._known)
 
-    def listed(self, name: str, catalogue: Catalogue, definitions: Definitions) -> Definitions:
-        """Return what the conversation is shown when it lists the tools; `definitions` are the newest."""
-        return self._seen(name, catalogue, definitions).definitions
+    def listed(self, name: str, catalogue: Catalogue, newest: Callable[[], Definitions]) -> Definitions:
+        """Return what the conversation is shown when it lists the tools; `newest` makes the newest definitions."""
+        return self._seen(name, catalogue, newest).definitions
 
-    def called(self, name: str, catalogue: Catalogue, definitions: Definitions) -> Conversation:
+    def called(self, name: str, catalogue: Catalogue, newest: Callable[[], Definitions]) -> Conversation:
         """Return the conversation, fixed from now on."""
-        conversation = self._seen(name, catalogue, definitions)
+        conversation = self._seen(name, catalogue, newest)
         conversation.fixed = True
         return conversation
 
-    def _seen(self, name: str, catalogue: Catalogue, definitions: Definitions) -> Conversation:
+    def _seen(self, name: str, catalogue: Catalogue, newest: Callable[[], Definitions]) -> Conversation:
         conversation = self._known.get(name)
         if conversation is None:
-            conversation = self._known[name] = Conversation(definitions, catalogue.number, _all_known(catalogue))
+            conversation = self._known[name] = Conversation(newest(), catalogue.number, _all_known(catalogue))
             if len(self._known) > MOST:
                 self._known.popitem(last=False)
         elif not conversation.fixed:
-            conversation.definitions, conversation.told = definitions, catalogue.number
+            conversation.definitions, conversation.told = newest(), catalogue.number
             conversation.fixed = _all_known(catalogue)
         self._known.move_to_end(name)
         return conversation

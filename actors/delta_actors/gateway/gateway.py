@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 
 import trio
 
@@ -27,14 +27,30 @@ from delta_protocol.errors import LimitExceeded, Overloaded
 from delta_protocol.wire.journal import DeltaReport, DeltaState, Replan
 from delta_protocol.wire.message import Json
 
+_SETTLE = 0.3
+"""Seconds in which changes of the catalogue are taken for one."""
 
-@dataclass(frozen=True, slots=True)
+
 class _Surface:
-    """What one catalogue looks like from outside."""
+    """What one catalogue looks like from outside; the API text is made when somebody wants to see it."""
 
-    number: int
-    definitions: Definitions
-    passed: Mapping[str, Passed]
+    def __init__(self, catalogue: Catalogue, api_tokens: int) -> None:
+        self.number = catalogue.number
+        self.passed: Mapping[str, Passed] = passed_tools(catalogue)
+        self._catalogue = catalogue
+        self._api_tokens = api_tokens
+
+    @cached_property
+    def definitions(self) -> Definitions:
+        """The three tools, then those passed through."""
+        shown: list[ToolDefinition | Json] = [*definitions(self._api())]
+        return [*shown, *(tool.definition for tool in self.passed.values())]
+
+    def _api(self) -> str:
+        try:
+            return apitext.render(self._catalogue, self._api_tokens)
+        except LimitExceeded as error:
+            return f'{error.message} Until then: delta_read {{ refs: [""] }} lists what is connected.'
 
 
 class Gateway:
@@ -64,6 +80,7 @@ class Gateway:
         self._lookups = Lookups(registry, journal, results, catalogues, self._answers)
         self._conversations = Conversations()
         self._surface: _Surface | None = None
+        self._announced: Definitions | None = None
         self._answered = answered
         self._open = 0
         self._closing = False
@@ -73,7 +90,19 @@ class Gateway:
         """Return the tools as this conversation knows them."""
         catalogue = await self._catalogues.newest()
         self._answered()
-        return self._conversations.listed(context.conversation, catalogue, self._shown(catalogue).definitions)
+        surface = self._shown(catalogue)
+        return self._conversations.listed(context.conversation, catalogue, lambda: surface.definitions)
+
+    async def wait_changed(self) -> None:
+        """Return when a new conversation would be shown something else than when this last returned."""
+        newest = self._shown(await self._catalogues.newest()).definitions
+        if self._announced is None:
+            self._announced = newest
+        while newest == self._announced:
+            await self._catalogues.wait_changed()
+            await trio.sleep(_SETTLE)
+            newest = self._shown(await self._catalogues.newest()).definitions
+        self._announced = newest
 
     async def call_tool(self, name: str, arguments: Json, context: RequestContext) -> ToolResult | Json:
         """Run one of the tools. Raises `UnknownTool`, `Overloaded`, `Invalid`, and what crosses from the actors."""
@@ -98,7 +127,7 @@ class Gateway:
         async with caller.open():
             catalogue = await self._catalogues.newest()
             surface = self._shown(catalogue)
-            conversation = self._conversations.called(caller.conversation, catalogue, surface.definitions)
+            conversation = self._conversations.called(caller.conversation, catalogue, lambda: surface.definitions)
             if passed := surface.passed.get(name):
                 return await pass_call(self._registry, caller, passed, arguments)
             match name:
@@ -152,17 +181,8 @@ class Gateway:
     def _shown(self, catalogue: Catalogue) -> _Surface:
         surface = self._surface
         if surface is None or surface.number != catalogue.number:
-            passed = passed_tools(catalogue)
-            shown: list[ToolDefinition | Json] = [*definitions(self._api(catalogue))]
-            shown += [tool.definition for tool in passed.values()]
-            surface = self._surface = _Surface(catalogue.number, shown, passed)
+            surface = self._surface = _Surface(catalogue, self._limits.api_tokens)
         return surface
-
-    def _api(self, catalogue: Catalogue) -> str:
-        try:
-            return apitext.render(catalogue, self._limits.api_tokens)
-        except LimitExceeded as error:
-            return f'{error.message} Until then: delta_read {{ refs: [""] }} lists what is connected.'
 
 
 def _facts(report: DeltaReport) -> Facts:

@@ -20,7 +20,7 @@ from delta_actors.transport.key import load_key
 from delta_actors.transport.tokens import Doorkeeper
 from delta_protocol.answers.definitions import INSTRUCTIONS
 from delta_protocol.config import StackConfig
-from delta_protocol.errors import Refused
+from delta_protocol.errors import DeltaError, Refused
 from delta_protocol.wire.message import Principal, Role
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ STDIO = Principal("stdio", "stdio")
 """Who comes over a relay: the user that runs the stack."""
 
 _MOST_RELAYS = 256
+_RETRY = 0.2
 _DISTRIBUTION = "delta-supervisor"
 
 
@@ -43,8 +44,10 @@ class TransportActor(Actor):
     async def start(self, context: Context) -> tuple[str, ...]:
         """Take the sockets over. Raises `Refused` for an address beyond loopback without required tokens."""
         self._context = context
+        http = context.sockets.get("http")
+        addresses = () if http is None else (_address(http, context.config),)
         limits = context.config.limits
-        self._catalogues = Catalogues(context.ref(Role.REGISTRY), self._tools_changed)
+        self._catalogues = Catalogues(context.ref(Role.REGISTRY))
         self._gateway = Gateway(
             registry=context.ref(Role.REGISTRY),
             sandbox=context.ref(Role.SANDBOX),
@@ -64,8 +67,7 @@ class TransportActor(Actor):
         )
         self._doorkeeper = Doorkeeper(context.ref(Role.AUTH), required=context.config.auth.require_token)
         self._key = load_key(context.state_dir / "session.key")
-        http = context.sockets.get("http")
-        return () if http is None else (_address(http, context.config),)
+        return addresses
 
     def handlers(self) -> Handlers:
         """Nobody asks transport."""
@@ -78,6 +80,7 @@ class TransportActor(Actor):
             lingering = trio.CancelScope(shield=True)
             nursery.start_soon(self._serve, lingering, shutdown)
             nursery.start_soon(self._catalogues.watch)
+            nursery.start_soon(self._tell_changes)
             try:
                 await trio.sleep_forever()
             finally:
@@ -129,8 +132,13 @@ class TransportActor(Actor):
             finally:
                 self._relays -= 1
 
-    def _tools_changed(self) -> None:
-        self._server.tools_changed()
+    async def _tell_changes(self) -> None:
+        while True:
+            try:
+                await self._gateway.wait_changed()
+                self._server.tools_changed()
+            except DeltaError:
+                await trio.sleep(_RETRY)
 
     def _answered(self) -> None:
         self._context.nursery.start_soon(partial(self._catalogues.start_connectors))
