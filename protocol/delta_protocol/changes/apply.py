@@ -179,7 +179,7 @@ class Apply:
             waits = reply.outcome in {Outcome.REFUSED, Outcome.NOT_SENT} and reply.retry_after is not None
             if waits and attempt + 1 < RATE_LIMIT_TRIES:
                 yield from save_call(progress, call.number, CallChange(CallState.PLANNED))
-                if not progress.turn_back and (yield Pause(reply.retry_after or 0.0)):
+                if not progress.turn_back and (yield Pause(reply.retry_after or 0.0, to_send=True)):
                     continue
                 return self._failed(call, reply)
             break

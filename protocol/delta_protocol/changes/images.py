@@ -12,6 +12,9 @@ from delta_protocol.changes.holes import Filler, Tree, dig, fillers, pack
 from delta_protocol.changes.model import EntityRef, Precondition, ReadBack
 from delta_protocol.codecs import exact_json
 
+Image = Any
+"""A decoded entity, `NOTHING` or `UNKNOWN`."""
+
 NOTHING = object()
 """Stands for an entity that is known not to be there."""
 

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
+
+from delta_protocol.changes.model import Plan, PlannedCall, ReadBack, Value
 from delta_protocol.codecs import exact_json
 from delta_protocol.wire.message import Json
 
@@ -77,3 +80,44 @@ class Redactor:
         value = exact_json.decode(text)
         clean = self.value(value)
         return text if clean == value else exact_json.encode(clean)
+
+
+def redacted_plan(plan: Plan, redactor: Redactor) -> Plan:
+    """Return the plan as it may be stored. Its hash stays that of the true plan."""
+
+    def value(given: Value) -> Value:
+        return msgspec.structs.replace(given, json=redactor.json(given.json))
+
+    def read(given: ReadBack | None) -> ReadBack | None:
+        if given is None:
+            return None
+        return msgspec.structs.replace(
+            given,
+            arguments=value(given.arguments),
+            expect=value(given.expect),
+            contains=tuple((name, value(item)) for name, item in given.contains),
+            lacks=tuple((name, value(item)) for name, item in given.lacks),
+        )
+
+    def call(given: PlannedCall) -> PlannedCall:
+        inverse = given.inverse
+        kept = None if inverse is None else msgspec.structs.replace(inverse, arguments=value(inverse.arguments))
+        return msgspec.structs.replace(
+            given,
+            arguments=value(given.arguments),
+            words=redactor.text(given.words),
+            inverse=kept,
+            read_back=read(given.read_back),
+            probe=read(given.probe),
+        )
+
+    preconditions = tuple(
+        msgspec.structs.replace(each, before=redactor.json(each.before)) for each in plan.preconditions
+    )
+    return msgspec.structs.replace(plan, calls=tuple(call(each) for each in plan.calls), preconditions=preconditions)
+
+
+def secrets_of(plan: Plan) -> set[str]:
+    """Return every secret value that the plan's arguments and before-images hold under a secret's name."""
+    texts = [call.arguments.json for call in plan.calls] + [each.before for each in plan.preconditions]
+    return {secret for text in texts for secret in secrets_in(exact_json.decode(text))}

@@ -65,9 +65,13 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait so many seconds. Answered with whether there was time for it."""
+    """Wait so many seconds. Answered with whether there was time for it.
+
+    `to_send`: what follows is a call, so there is no waiting on once the delta is turned back.
+    """
 
     seconds: float
+    to_send: bool = False
 
 
 @dataclass(frozen=True, slots=True)

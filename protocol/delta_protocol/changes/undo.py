@@ -18,11 +18,12 @@ from delta_protocol.changes.calls import Draft, complete
 from delta_protocol.changes.compensate import taken_back
 from delta_protocol.changes.conflicts import entity_label
 from delta_protocol.changes.holes import Tree
-from delta_protocol.changes.images import NOTHING, UNKNOWN, Images, entity_name, field_of, is_known
+from delta_protocol.changes.images import NOTHING, UNKNOWN, Image, Images, entity_name, field_of, is_known
 from delta_protocol.changes.inverses import element_by_key
 from delta_protocol.changes.model import Plan, PlannedCall, ReadBack, Reversibility
 from delta_protocol.changes.normalise import same
 from delta_protocol.changes.plan import preconditions_of, sealed
+from delta_protocol.changes.redaction import MARK
 from delta_protocol.changes.steps import Progress
 from delta_protocol.codecs import exact_json
 from delta_protocol.errors import Invalid
@@ -118,6 +119,9 @@ def _undo_call(work: _Work, call: PlannedCall) -> None:
     except Invalid as error:
         work.stays.append(f"call {call.number}: {call.words} ({error.message})")
         return
+    if MARK in str(arguments):
+        work.stays.append(f"call {call.number}: {call.words} (it holds a secret that was not kept)")
+        return
     now = work.now.get(call.number, UNKNOWN)
     if call.operation == "update":
         arguments = _restoring(work, connector, call, arguments, now)
@@ -128,7 +132,7 @@ def _undo_call(work: _Work, call: PlannedCall) -> None:
 
 
 def _restoring(
-    work: _Work, connector: Connector, call: PlannedCall, arguments: dict[str, Tree], now: Any
+    work: _Work, connector: Connector, call: PlannedCall, arguments: dict[str, Tree], now: Image
 ) -> dict[str, Tree]:
     """Return the inverse update's arguments without what others changed and what is restored already."""
     assert call.inverse is not None
@@ -148,7 +152,7 @@ def _restoring(
     return keep if left is not None and left.fields else {}
 
 
-def _field(work: _Work, call: PlannedCall, name: str, before: Any, now: Any) -> bool:
+def _field(work: _Work, call: PlannedCall, name: str, before: Image, now: Image) -> bool:
     """Return whether the field is to be restored."""
     had, was = field_of(before, name) if is_known(before) else (False, None)
     has, current = field_of(now, name)
@@ -164,7 +168,7 @@ def _field(work: _Work, call: PlannedCall, name: str, before: Any, now: Any) -> 
     return False
 
 
-def _ours(work: _Work, call: PlannedCall, name: str) -> Any:
+def _ours(work: _Work, call: PlannedCall, name: str) -> Image:
     after = work.after.get(call.number, UNKNOWN)
     if is_known(after):
         return field_of(after, name)[1]
@@ -172,7 +176,7 @@ def _ours(work: _Work, call: PlannedCall, name: str) -> Any:
     return expect.get(name, UNKNOWN)
 
 
-def _changed_by_others(work: _Work, call: PlannedCall, now: Any) -> bool:
+def _changed_by_others(work: _Work, call: PlannedCall, now: Image) -> bool:
     """Return whether what we made is no longer as we made it, so that it must be kept (unless forced)."""
     if not is_known(now) or call.read_back is None:
         return False
@@ -195,7 +199,7 @@ def _made_label(work: _Work, call: PlannedCall) -> str:
     return key if isinstance(key, str) else exact_json.encode(key).decode()
 
 
-def _element_changed(work: _Work, call: PlannedCall, after: Any, now: Any, label: str) -> bool:
+def _element_changed(work: _Work, call: PlannedCall, after: Image, now: Any, label: str) -> bool:
     connector = work.catalogue.connector(call.connector)
     if connector is None or call.inverse is None:
         return False
@@ -215,5 +219,5 @@ def _element_changed(work: _Work, call: PlannedCall, after: Any, now: Any, label
     return False
 
 
-def _json(value: Any) -> bytes:
+def _json(value: Image) -> bytes:
     return b"null" if value is UNKNOWN or value is NOTHING else exact_json.encode(value)
