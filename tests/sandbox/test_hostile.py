@@ -53,7 +53,11 @@ HOSTILE: list[tuple[str, dict[str, Any], Any]] = [
     ("return (0, eval)('1')", {}, ("runtime", "TypeError")),
     ("return await import('fs')", {}, (None, None)),
     ("return await import('data:text/javascript,export default 1')", {}, (None, None)),
-    ("return typeof require + typeof process + typeof fetch + typeof WebAssembly + typeof setTimeout", {}, "undefined" * 5),
+    (
+        "return typeof require + typeof process + typeof fetch + typeof WebAssembly + typeof setTimeout",
+        {},
+        "undefined" * 5,
+    ),
     ("return typeof __bridge", {}, "undefined"),
     ("return Atomics.wait(new Int32Array(new SharedArrayBuffer(8)), 0, 0, 1000)", {}, (None, None)),
     ("return 1 }); globalThis.x = 5; (async () => {", {}, ("syntax", "SyntaxError")),
@@ -90,7 +94,11 @@ HOSTILE: list[tuple[str, dict[str, Any], Any]] = [
         8,
     ),
     ("Array.prototype[Symbol.iterator] = function* () {}; return (await tickets.echo({ value: 9 })).echo", {}, 9),
-    ("Object.defineProperty(Array.prototype, 0, { set() { throw 1 } }); return (await tickets.echo({})).echo", {}, (None, None)),
+    (
+        "Object.defineProperty(Array.prototype, 0, { set() { throw 1 } }); return (await tickets.echo({})).echo",
+        {},
+        (None, None),
+    ),
     ("Error.prepareStackTrace = () => ({}); return (await tickets.echo({ value: 5 })).echo", {}, 5),
     ("Error.stackTraceLimit = 0; return (await tickets.echo({ value: 5 })).echo", {}, 5),
     ("return tickets.get_ticket.constructor('return 1')()", {}, ("runtime", "TypeError")),
@@ -109,7 +117,7 @@ async def test_hostile_programs_end_in_time_with_a_typed_outcome() -> None:
             if not _as_expected(outcome, expected):
                 wrong.append((code, expected, outcome.error or outcome.returned.json))
         assert await world.value("return 1 + 1") == 2
-    assert not wrong, '\n'.join(map(str, wrong))
+    assert not wrong, "\n".join(map(str, wrong))
 
 
 def _as_expected(outcome: ProgramOutcome, expected: Any) -> bool:

@@ -26,7 +26,25 @@ WASM_STACK: Final = 2 << 20
 STORE_SLACK: Final = 16 << 20
 """What the guest's store may hold beyond the program's memory: the engine's own code and data."""
 _EBADF: Final = 8
-_EXPORTS: Final = ["qjs_alloc", "qjs_free", "eval_code", "eval_module", "call_function", "new_string", "new_undefined", "free_value", "get_string", "qjs_last_len", "qjs_last_ptr", "qjs_result_free", "execute_pending_jobs", "last_exception", "get_prop", "get_index", "set_max_stack_size"]
+_EXPORTS: Final = [
+    "qjs_alloc",
+    "qjs_free",
+    "eval_code",
+    "eval_module",
+    "call_function",
+    "new_string",
+    "new_undefined",
+    "free_value",
+    "get_string",
+    "qjs_last_len",
+    "qjs_last_ptr",
+    "qjs_result_free",
+    "execute_pending_jobs",
+    "last_exception",
+    "get_prop",
+    "get_index",
+    "set_max_stack_size",
+]
 
 
 class ScriptError(Exception):

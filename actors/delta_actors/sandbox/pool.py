@@ -96,6 +96,7 @@ class _Generation:
         self._sequence = 0
         self._workers: dict[int, Worker] = {}
         self.landlock = 0
+        self.failure = ""
         self.dead = trio.Event()
 
     async def run(self, *, task_status: _Started = trio.TASK_STATUS_IGNORED) -> None:
@@ -107,7 +108,10 @@ class _Generation:
                 while len(buffer) >= MESSAGE.size:
                     kind, first, second = MESSAGE.unpack_from(buffer)
                     del buffer[: MESSAGE.size]
-                    if kind == b"Z":
+                    if kind == b"E":
+                        self.failure = buffer.decode("utf-8", "replace")
+                        buffer.clear()
+                    elif kind == b"Z":
                         self.landlock = first
                         task_status.started()
                     else:
@@ -187,7 +191,8 @@ class Pool:
         self._generation: _Generation | None = None
         self.zygotes = 0
         self.forked = 0
-        self._failure = ""
+        self.failure = ""
+        """Why there is no worker, empty while there are."""
 
     @property
     def zygote_pid(self) -> int | None:
@@ -203,7 +208,7 @@ class Pool:
             "forked": self.forked,
             "warm": self._send.statistics().tasks_waiting_send,
             "landlock": 0 if alive is None else alive.landlock,
-            "failure": self._failure,
+            "failure": self.failure,
         }
 
     async def run(self) -> None:
@@ -215,7 +220,7 @@ class Pool:
                 await self._run_generation()
                 failures = 0
             except (OSError, trio.TooSlowError) as error:
-                self._failure = f"the sandbox zygote did not start: {error}"
+                self.failure = f"the sandbox zygote did not start: {error}"
             failures += 1
 
     async def _run_generation(self) -> None:
@@ -226,9 +231,9 @@ class Pool:
                     started = await self._started(nursery, generation)
                     starting.deadline = float("inf")
                     if not started:
-                        raise OSError(f"it ended with status {generation.process.returncode}")
+                        raise OSError(generation.failure or "it ended before it was ready")
                     self.zygotes += 1
-                    self._failure = ""
+                    self.failure = ""
                     self._generation = generation
                     for _ in range(self._size):
                         nursery.start_soon(self._keep_warm, generation)
@@ -253,7 +258,7 @@ class Pool:
             except (WorkerEnded, ProtocolViolation, OSError) as error:
                 if generation.dead.is_set():
                     return
-                self._failure = f"a worker did not start: {error}"
+                self.failure = f"a worker did not start: {error}"
                 await trio.sleep(0.1)
                 continue
             self.forked += 1
@@ -272,8 +277,11 @@ class Pool:
         worker = None
         with trio.move_on_after(10.0):
             worker = await self._receive.receive()
+            while worker.ended.is_set():
+                await worker.end()
+                worker = await self._receive.receive()
         if worker is None:
-            raise ActorUnavailable(self._failure or "no sandbox worker became ready", actor="sandbox")
+            raise ActorUnavailable(self.failure or "no sandbox worker became ready", actor="sandbox")
         try:
             yield worker
         finally:
@@ -292,24 +300,23 @@ def crashed(ended: WorkerEnded, worker: Worker) -> ActorCrashed | None:
 async def _start_zygote(settings: dict[str, Any]) -> _Generation:
     ours, theirs = socket.socketpair()
     with theirs:
-        arguments = [
-            sys.executable,
-            "-I",
-            "-S",
-            str(Path(__file__).with_name("zygote.py")),
-            str(theirs.fileno()),
-            msgspec.json.encode({**settings, "path": _import_path()}).decode(),
-        ]
         process = await trio.lowlevel.open_process(
-            arguments,
+            zygote_command(settings, theirs.fileno()),
             pass_fds=(theirs.fileno(),),
             env={},
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
     return _Generation(process, trio.socket.from_stdlib_socket(ours))
+
+
+def zygote_command(settings: dict[str, Any], control: int) -> list[str]:
+    """Return the command line of a zygote whose control socket is the descriptor `control`."""
+    told = msgspec.json.encode({**settings, "path": _import_path()}).decode()
+    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("zygote.py")), str(control), told]
 
 
 def _import_path() -> list[str]:

@@ -48,6 +48,8 @@ class ProgramRun:
         self._ended = trio.Event()
         self._fault: DeltaError | None = None
         self._conversation: trio.CancelScope | None = None
+        self._heard = False
+        self._killed_unheard = False
 
     async def outcome(self, pool: Pool) -> ProgramOutcome:
         """Run the program. Every fault of the program is in the outcome.
@@ -61,6 +63,11 @@ class ProgramRun:
             return self._failed(ProgramError("limit", "LimitError", message, limit="source"))
         with trio.move_on_at(self._call.deadline - _MARGIN):
             async with pool.worker() as worker:
+                outcome = await self._guarded(worker)
+            if not self._killed_unheard:
+                return outcome
+            # Killed from outside before it said anything: nothing was done yet, another worker may do it once.
+            async with pool.worker() as worker:
                 return await self._guarded(worker)
         return self._failed(ProgramError("deadline", "DeadlineExceeded", "the program did not end before its deadline"))
 
@@ -71,6 +78,7 @@ class ProgramRun:
                 return self._failed(self._error(done), done.console)
             return self._succeeded(done)
         except WorkerEnded as ended:
+            self._killed_unheard = not self._heard and ended.status == signal.SIGKILL
             crash = crashed(ended, worker)
             if crash is not None:
                 raise crash from None
@@ -106,6 +114,7 @@ class ProgramRun:
         return done
 
     def _take(self, kind: Kind, payload: bytes, nursery: trio.Nursery) -> Finished | Failed | None:
+        self._heard = True
         if kind is Kind.DONE:
             self._fuel, done = decode_done(payload)
             return done

@@ -15,7 +15,24 @@ import tree_sitter_typescript
 _PARSER: Final = tree_sitter.Parser(tree_sitter.Language(tree_sitter_typescript.language_typescript()))
 
 _TYPES: Final = frozenset(
-    ["type_annotation", "type_arguments", "type_parameters", "interface_declaration", "type_alias_declaration", "accessibility_modifier", "override_modifier", "opting_type_annotation", "omitting_type_annotation", "asserts_annotation", "type_predicate_annotation", "ambient_declaration", "abstract_method_signature", "function_signature", "implements_clause", "index_signature"]
+    [
+        "type_annotation",
+        "type_arguments",
+        "type_parameters",
+        "interface_declaration",
+        "type_alias_declaration",
+        "accessibility_modifier",
+        "override_modifier",
+        "opting_type_annotation",
+        "omitting_type_annotation",
+        "asserts_annotation",
+        "type_predicate_annotation",
+        "ambient_declaration",
+        "abstract_method_signature",
+        "function_signature",
+        "implements_clause",
+        "index_signature",
+    ]
 )
 _KEPT_OPERAND: Final = frozenset({"as_expression", "satisfies_expression", "non_null_expression"})
 _MEANINGFUL: Final = {
@@ -35,7 +52,18 @@ _CONDITIONS: Final = frozenset(
 _LOGIC: Final = frozenset({"&&", "||", "??"})
 _EQUALITY: Final = frozenset({"===", "!==", "==", "!="})
 _VALUES: Final = frozenset(
-    ["identifier", "member_expression", "subscript_expression", "call_expression", "await_expression", "template_string", "assignment_expression", "parenthesized_expression", "non_null_expression", "as_expression"]
+    [
+        "identifier",
+        "member_expression",
+        "subscript_expression",
+        "call_expression",
+        "await_expression",
+        "template_string",
+        "assignment_expression",
+        "parenthesized_expression",
+        "non_null_expression",
+        "as_expression",
+    ]
 )
 
 
@@ -97,6 +125,9 @@ def prepare(source: str, names: list[str], guard: str) -> Prepared:
 
 def locate_error(source: str, line: int) -> tuple[int, int]:
     """Return the place of the first syntax error at or after `line` (0: anywhere), or (line, 1)."""
+    lines = source.split("\n")
+    if line > len(lines):
+        return len(lines), len(lines[-1]) + 1
     lead = "async function program(){"
     data = f"{lead}{source}\n}}".encode("utf-8", "replace")
     for node in _errors(_PARSER.parse(data).root_node):
@@ -176,12 +207,21 @@ def _guard(node: tree_sitter.Node, edits: _Edits, guard: str) -> None:
         _wrap(node.child_by_field_name("argument"), edits, guard)
     elif kind == "switch_statement":
         _wrap(node.child_by_field_name("value"), edits, guard)
+    elif kind == "for_in_statement":
+        # The engine tells no place for what an iteration begins with.
+        _wrap(node.child_by_field_name("right"), edits, guard)
+    elif kind == "member_expression" and node.children[-1].text == b"length":
+        # No place for this either; plain variables are left alone, loops read their length too often.
+        if node.children[0].type != "identifier":
+            _wrap(node.children[0], edits, guard)
+    elif kind == "spread_element":
+        _wrap(node.named_children[0] if node.named_child_count else None, edits, guard)
     elif kind == "binary_expression":
         _guard_binary(node, edits, guard)
     elif kind == "augmented_assignment_expression" and node.children[1].type == "+=":
-        right = node.child_by_field_name("right")
-        if right is not None and not _has_text(right):
-            edits.pluses.append(right.start_byte)
+        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+        if left is not None and right is not None and not _has_text(right):
+            edits.pluses.append(left.start_byte)
 
 
 def _guard_binary(node: tree_sitter.Node, edits: _Edits, guard: str) -> None:

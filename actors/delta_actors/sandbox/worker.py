@@ -115,8 +115,11 @@ def _execute(wire: Wire, engine: Engine, run: Run) -> bytes:
         kind, rest = wanted[:1], wanted[1:]
         if kind == b"D":
             return _LONE.sub(rb"\1\\ufffd", rest) if b"\\ud" in rest else rest
-        if kind == b"C":
+        if kind in (b"C", b"c"):
             wire.send(Kind.CALLS, _LONE.sub(rb"\1\\ufffd", rest) if b"\\ud" in rest else rest)
+            if kind == b"c":
+                # The program has ended already: it is asked again before anything is waited for.
+                continue
         elif kind == b"E":
             wire.send(Kind.ENDING)
         elif kind == b"X":

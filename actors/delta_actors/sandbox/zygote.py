@@ -2,7 +2,7 @@
 
 Runs as `python -I -S zygote.py CONTROL_FD SETTINGS_JSON`. On the control socket, messages of 9 bytes: `F seq 0` with a
 socket attached asks for a worker and is answered by `P seq pid`; `K seq pid` kills one that is not reaped yet; `X pid
-status` tells of each that ended. End of file ends the zygote and all workers. Single-threaded, no trio, no secrets.
+status` tells of each that ended; `E` and a text say why there will be no worker. End of file ends the zygote and all workers. Single-threaded, no trio, no secrets.
 """
 
 from __future__ import annotations
@@ -131,10 +131,14 @@ def main(control_fd: int, settings: dict[str, Any]) -> None:
     """Load the engine, restrict this process and its children, say `Z`, serve."""
     control = socket.socket(fileno=control_fd)
     prelude = load_prelude(PRELUDE, Path(__file__).with_name("prelude"))
-    engine = GuestEngine(Path(settings["module"]), prelude, int(settings["memory"]))
-    worker.warm(engine)
-    jail.forbid_privileges()
-    landlock = jail.restrict_files()
+    try:
+        engine = GuestEngine(Path(settings["module"]), prelude, int(settings["memory"]))
+        worker.warm(engine)
+        jail.forbid_privileges()
+        landlock = jail.restrict_files()
+    except Exception as error:
+        control.sendall(MESSAGE.pack(b"E", 0, 0) + f"{type(error).__name__}: {error}".encode()[:2000])
+        raise
     gc.collect()
     gc.disable()
     gc.freeze()

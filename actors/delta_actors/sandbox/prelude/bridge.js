@@ -85,7 +85,7 @@ function pump() {
   if (sent !== "") {
     const batch = sent;
     sent = "";
-    return "C[" + batch + "]";
+    return (outcome === null ? "C[" : "c[") + batch + "]";
   }
   if (outcome !== null) {
     if (outcome.error) return "D" + failedText(outcome.error);
