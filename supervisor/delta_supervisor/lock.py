@@ -44,8 +44,17 @@ class StateDirLocked(Refused):
 class StateLock:
     """The held lock; released by `release`, or by the kernel when the process ends however it ends."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, file: Path) -> None:
         self._descriptor = descriptor
+        self._file = file
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the state directory still holds the file that is locked: nobody put another in its place."""
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self._file.stat())
+        except OSError:
+            return False
 
     @classmethod
     def acquire(cls, state_dir: Path, command: str) -> StateLock:
@@ -59,7 +68,7 @@ class StateLock:
         owner = Owner(os.getpid(), time.time(), command)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, msgspec.json.encode(owner), 0)
-        return cls(descriptor)
+        return cls(descriptor, state_dir / LOCK_NAME)
 
     def release(self) -> None:
         """Give the lock back."""

@@ -38,6 +38,8 @@ class Ground:
 
     def unlist(self) -> None:
         """Take away the names under which newcomers find the stack; who is connected stays so."""
+        if not self.lock.is_ours:
+            return
         for name in (CONTROL_SOCKET, RELAY_SOCKET):
             with suppress(OSError):
                 (self.runtime_dir / name).unlink()
@@ -45,11 +47,12 @@ class Ground:
     def close(self) -> None:
         """Give everything back; the lock last."""
         self.unlist()
+        if self.lock.is_ours:
+            for role in self.links:
+                with suppress(OSError):
+                    Path(self.address(role)).unlink()
         for listener in (*self.links.values(), *self.outside.values(), *([self.control] if self.control else [])):
             listener.close()
-        for role in self.links:
-            with suppress(OSError):
-                (self.runtime_dir / f"{role}.sock").unlink()
         self.lock.release()
 
 

@@ -23,7 +23,7 @@ QUICK = ActorConfig(heartbeat=0.1, heartbeat_timeout=1.0, stop_timeout=2.0)
 
 
 def config(max_restarts: int = 5, **changed: ActorConfig) -> StackConfig:
-    actors = {role: QUICK for role in Role} | {Role(name): settings for name, settings in changed.items()}
+    actors = dict.fromkeys(Role, QUICK) | {Role(name): settings for name, settings in changed.items()}
     return StackConfig(actors=actors, supervision=SupervisionConfig(max_restarts, 10.0, backoff=0.02))
 
 

@@ -31,7 +31,7 @@ def report(line: str) -> None:
 def main() -> int:
     pairs = tuple((key, value) for key, _, value in (argument.partition("=") for argument in sys.argv[2:]))
     loaded = load(Flags(state_dir=Path(sys.argv[1]), settings=(("http.port", "0"), *pairs)), os.environ, Path.cwd())
-    config = msgspec.structs.replace(loaded.config, actors={role: QUICK for role in Role})
+    config = msgspec.structs.replace(loaded.config, actors=dict.fromkeys(Role, QUICK))
     loaded = type(loaded)(
         config, loaded.state_dir, loaded.state_dir_origin, loaded.origins, loaded.notes, loaded.files, loaded.chosen
     )
@@ -40,7 +40,7 @@ def main() -> int:
     except DeltaError as error:
         report(error.message)
         return exit_code(error)
-    factories = {role: "tests.supervisor.actors:Quiet" for role in ACTORS}
+    factories = dict.fromkeys(ACTORS, "tests.supervisor.actors:Quiet")
     factories[Role.TRANSPORT] = "tests.supervisor.actors:Talker"
 
     async def run() -> None:

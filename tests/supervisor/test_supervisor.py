@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from contextlib import asynccontextmanager
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest

@@ -16,6 +16,7 @@ from delta_actors.runtime.schema import schema_of
 from delta_protocol.config import StackConfig
 from delta_protocol.errors import ActorUnavailable
 from delta_protocol.wire.message import Principal, Role
+from delta_protocol.wire.table import INBOXES
 from delta_supervisor.control.client import ControlClient
 from delta_supervisor.places import runtime_dir
 
@@ -40,7 +41,7 @@ def ask(
     async def main() -> ResultT:
         birth = Birth(Role.OPERATOR, 0, StackConfig(), state_dir, run, {}, grants)
         async with trio.open_nursery() as nursery:
-            ref = open_ref(birth, role, schema_of(role), nursery, Inherited(OPERATOR))
+            ref = open_ref(birth, role, schema_of(INBOXES[role]), nursery, Inherited(OPERATOR))
             try:
                 with trio.fail_after(timeout):
                     result = await work(ref)

@@ -114,7 +114,9 @@ def run_program(client: LineClient, code: str, *, dry_run: bool) -> tuple[dict[s
     failed = result.get("isError") is True
     delta = facts.get("delta")
     if isinstance(delta, dict):
-        return facts, text, exit_of_state(str(cast("dict[str, Any]", delta).get("state")))
+        state = str(cast("dict[str, Any]", delta).get("state"))
+        # A dry run that only waits to be applied did what was asked.
+        return facts, text, DONE if dry_run and state == DeltaState.WAITING else exit_of_state(state)
     if not failed:
         return facts, text, DONE
     return facts or {"error": {"message": text}}, text, _exit_of_error(facts)
