@@ -162,12 +162,23 @@ def _serves(actor: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def running(home: Path, config: str = "", env: Mapping[str, str] | None = None) -> Iterator[Stack]:
-    """Start a stack for the body and stop it after."""
+def prepared(home: Path, config: str = "", env: Mapping[str, str] | None = None) -> Iterator[Stack]:
+    """Give a stack that the body starts and ends as it likes; what still runs after is killed and reaped."""
     stack = Stack(home, config, env)
     try:
-        stack.start()
         yield stack
     finally:
         if stack.process is not None:
+            stack.process.kill()
+            stack.process.wait()
+
+
+@contextmanager
+def running(home: Path, config: str = "", env: Mapping[str, str] | None = None) -> Iterator[Stack]:
+    """Start a stack for the body and stop it after."""
+    with prepared(home, config, env) as stack:
+        stack.start()
+        try:
+            yield stack
+        finally:
             stack.stop()

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import trio
 
-from tests.stack.harness import Stack, running
+from tests.stack.harness import Stack, prepared, running
 from tests.stack.probing import Probe
 from tests.stack.processes import kill
 from tests.stack.victims import victims
@@ -205,14 +205,14 @@ async def test_a_write_whose_connector_died_before_its_reply_is_settled_by_readi
 
 def test_an_actor_that_dies_again_and_again_ends_the_stack_with_its_exit_code(home: Path) -> None:
     config = "version = 1\n[supervision]\nmax_restarts = 3\nwindow = 30.0\nbackoff = 0.05\nbackoff_max = 0.1\n"
-    stack = Stack(home, config)
-    stack.start()
-    assert stack.process is not None
-    until = time.monotonic() + 60
-    while stack.process.poll() is None and time.monotonic() < until:
-        pid = victims(stack.status_or_none()).get("journal")
-        if pid is not None:
-            kill(pid)
-        time.sleep(0.1)
-    assert stack.process.wait(20) == 70
-    assert "journal" in stack.output()
+    with prepared(home, config) as stack:
+        stack.start()
+        assert stack.process is not None
+        until = time.monotonic() + 60
+        while stack.process.poll() is None and time.monotonic() < until:
+            pid = victims(stack.status_or_none()).get("journal")
+            if pid is not None:
+                kill(pid)
+            time.sleep(0.1)
+        assert stack.process.wait(20) == 70
+        assert "journal" in stack.output()

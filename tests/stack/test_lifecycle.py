@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trio
 
-from tests.stack.harness import Stack, running
+from tests.stack.harness import Stack, prepared, running
 from tests.stack.probing import SCRIPT, Probe
 from tests.stack.processes import alive, descendants, kill
 from tests.stack.wire import StdioClient, facts_of, open_relay
@@ -28,21 +28,21 @@ def test_nothing_is_left_when_supervisor_and_registry_are_killed_together(home: 
     probe = Probe(home / "probe")
     escaped = home / "escaped.pid"
     double = home / "double.py"
-    stack = Stack(home, "version = 1\n" + forking(probe, double, escaped))
-    stack.start()
-    assert stack.process is not None
-    probe.wait(lambda p: bool(p.events("start")) and escaped.exists())
-    hidden = int(escaped.read_text())
-    before = [process.pid for process in descendants(stack.process.pid)]
-    assert alive(hidden)
-    registry = stack.pid("registry")
-    kill(stack.process.pid)
-    kill(registry)
-    stack.process.wait()
-    until = time.monotonic() + 20
-    while any(alive(pid) for pid in [*before, hidden]) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert [pid for pid in [*before, hidden] if alive(pid)] == []
+    with prepared(home, "version = 1\n" + forking(probe, double, escaped)) as stack:
+        stack.start()
+        stack.run('return (await probe.item.get("a")).value')
+        assert stack.process is not None
+        probe.wait(lambda p: escaped.exists())
+        started = [process.pid for process in descendants(stack.process.pid)]
+        hidden = int(escaped.read_text())
+        assert alive(hidden)
+        registry = stack.pid("registry")
+        kill(stack.process.pid)
+        kill(registry)
+        until = time.monotonic() + 20
+        while any(alive(pid) for pid in [*started, hidden]) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert [pid for pid in [*started, hidden] if alive(pid)] == []
 
 
 def forking(probe: Probe, script: Path, escaped: Path) -> str:
@@ -55,14 +55,14 @@ def forking(probe: Probe, script: Path, escaped: Path) -> str:
 
 
 def test_a_killed_stack_leaves_a_state_directory_that_the_next_one_takes(home: Path) -> None:
-    stack = Stack(home)
-    stack.start()
-    assert stack.process is not None
-    kill(stack.process.pid)
-    stack.process.wait()
-    stack.start()
-    assert stack.run("return 1")["returned"] == 1
-    assert stack.stop() == 0
+    with prepared(home) as stack:
+        stack.start()
+        assert stack.process is not None
+        kill(stack.process.pid)
+        stack.process.wait()
+        stack.start()
+        assert stack.run("return 1")["returned"] == 1
+        assert stack.stop() == 0
 
 
 def test_a_second_stack_on_one_state_directory_is_refused_by_name(stack: Stack) -> None:
