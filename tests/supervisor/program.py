@@ -1,4 +1,4 @@
-"""A stack of quiet actors as a process of its own: `python -m tests.supervisor.program STATE_DIR [SETTING=VALUE...]`."""
+"""A stack of quiet actors as a process: `python -m tests.supervisor.program STATE_DIR [SETTING=VALUE...]`."""
 
 from __future__ import annotations
 

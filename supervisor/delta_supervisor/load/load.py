@@ -91,7 +91,7 @@ class _Sources:
         for end in range(len(keys), 0, -1):
             if keys[:end] in self.origins:
                 return self.origins[keys[:end]]
-        return ""
+        return next((origin for path, origin in self.origins.items() if path[: len(keys)] == keys), "")
 
     def is_text(self, keys: Keys) -> bool:
         return any(keys[:end] in self.texts for end in range(len(keys), 0, -1))
@@ -232,17 +232,13 @@ def _state_dir(flags: Flags, environment: Mapping[str, str], sources: _Sources, 
 
 def _check(config: StackConfig, sources: _Sources) -> None:
     for name, connector in config.connectors.items():
-        where = sources.origin(("connectors", name)) or _first_origin(("connectors", name), sources)
+        where = sources.origin(("connectors", name))
         ready.check_name(name, where)
         ready.check_shape(name, connector, where)
         if connector.fault:
             raise ConfigurationError(
                 f"`connectors.{name}.fault` is no known key [{where}]", path=f"connectors.{name}.fault"
             )
-
-
-def _first_origin(keys: Keys, sources: _Sources) -> str:
-    return next((origin for path, origin in sources.origins.items() if path[: len(keys)] == keys), "")
 
 
 def _expander(name: str, sources: _Sources, environment: Mapping[str, str], workspace: Path) -> Expander:
