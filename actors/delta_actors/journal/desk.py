@@ -65,6 +65,7 @@ class Desk:
         self._locks = Locks()
         self._running: dict[str, _Watched] = {}
         self._plans: dict[str, Plan] = {}
+        self._beginning = trio.Lock()
         self._lease = own_lease()
 
     def statistics(self) -> dict[str, Any]:
@@ -286,18 +287,19 @@ class Desk:
 
     async def apply(self, delta: str, call: Call) -> DeltaReport:
         """Apply a delta that may be applied; answer at the end, or at the caller's deadline with how far it is."""
-        record = await self.load(delta, call)
-        if record.id not in self._running:
-            if record.state not in PENDING:
-                return _ended(record)
-            if record.state is DeltaState.WAITING and record.needs_person:
-                raise Refused(
-                    f"{delta} {record.reason}: delta-supervisor approve {delta}", delta=delta, state="waiting"
-                )
-            begun = await self._begin_apply(record, call)
-            if begun is not None:
-                return begun
-        await self._wait(self._running[record.id], call)
+        async with self._beginning:
+            record = await self.load(delta, call)
+            if delta not in self._running:
+                if record.state not in PENDING:
+                    return _ended(record)
+                if record.state is DeltaState.WAITING and record.needs_person:
+                    how = f"delta-supervisor approve {delta}"
+                    raise Refused(f"{delta} {record.reason}: {how}", delta=delta, state="waiting")
+                begun = await self._begin_apply(record, call)
+                if begun is not None:
+                    return begun
+            watched = self._running[delta]
+        await self._wait(watched, call)
         return await self.report(delta, call)
 
     async def _begin_apply(self, record: Record, call: Call) -> DeltaReport | None:

@@ -68,7 +68,7 @@ def check_arguments(call: PlannedCall, tool: Tool) -> None:
         arguments.check(tool, call.arguments.json, [hole.path for hole in call.arguments.holes])
     except Invalid as error:
         where = f"line {call.line}: " if call.line else ""
-        error.message = f"{where}call {call.number}: {call.connector}.{error.message}"
+        error.message = f"{where}call {call.number}: {call.connector}: {error.message}"
         error.detail |= {"call": call.number, "line": call.line}
         raise
 

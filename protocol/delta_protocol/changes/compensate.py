@@ -33,9 +33,9 @@ def roll_back(progress: Progress, reason: str, *, already: bool = False) -> Step
         yield Save(DeltaState.ROLLING_BACK, reason=reason)
     stays: list[int] = []
     for call in reversed(progress.plan.calls):
-        if progress.states[call.number] in _OPEN and not (yield from _take_back(progress, call)):
-            stays.append(call.number)
-        elif progress.states[call.number] is CallState.COMPENSATION_FAILED:
+        if (progress.states[call.number] in _OPEN and not (yield from _take_back(progress, call))) or progress.states[
+            call.number
+        ] is CallState.COMPENSATION_FAILED:
             stays.append(call.number)
     final = DeltaState.PARTIAL if stays else DeltaState.ROLLED_BACK
     yield Save(final)

@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 
 from delta_protocol.catalogue.model import Catalogue, Connector
-from delta_protocol.changes.binding import recognise
+from delta_protocol.changes.binding import Bound, recognise
 from delta_protocol.changes.calls import Draft, complete
 from delta_protocol.changes.compensate import taken_back
 from delta_protocol.changes.conflicts import entity_label
 from delta_protocol.changes.holes import Tree
-from delta_protocol.changes.images import NOTHING, UNKNOWN, Image, Images, entity_name, field_of, is_known
+from delta_protocol.changes.images import NOTHING, UNKNOWN, Image, Images, entity_name, entity_of, field_of, is_known
 from delta_protocol.changes.inverses import element_by_key
-from delta_protocol.changes.model import Plan, PlannedCall, ReadBack, Reversibility
+from delta_protocol.changes.model import EntityRef, Plan, PlannedCall, ReadBack, Reversibility
 from delta_protocol.changes.normalise import same
 from delta_protocol.changes.plan import preconditions_of, sealed
 from delta_protocol.changes.redaction import MARK
@@ -80,17 +80,45 @@ def build_undo(
     work = _Work(progress, catalogue, after, now, frozenset(force))
     for call in reversed(progress.made()):
         _undo_call(work, call)
-    images = Images()
-    for call in progress.plan.calls:
-        seen = now.get(call.number, UNKNOWN)
-        if call.entity is not None and _is_entity_image(call) and (is_known(seen) or seen is NOTHING):
-            images.learn(call.entity, seen)
+    images = _images(work)
     calls = tuple(
         _classed(complete(draft, number, images), original) for number, (draft, original) in enumerate(work.drafts, 1)
     )
     preconditions = preconditions_of(calls, images, catalogue, {})
     notes = tuple(f"stays: {text}" for text in work.stays)
     return Undo(sealed(Plan(catalogue.number, calls, preconditions, notes)), tuple(work.kept), tuple(work.stays))
+
+
+def _images(work: _Work) -> Images:
+    """Return the entities as they are now: what the undo itself would be taken back to."""
+    images = Images()
+    for call in work.progress.plan.calls:
+        for entity, image in _entities(work, call, work.now.get(call.number, UNKNOWN)):
+            images.learn(entity, image)
+    return images
+
+
+def _entities(work: _Work, call: PlannedCall, seen: Image) -> list[tuple[EntityRef, Image]]:
+    """Return the entities that the call's reader shows, under the keys they have now."""
+    connector, read = work.catalogue.connector(call.connector), call.read_back
+    if connector is None or read is None or seen is UNKNOWN:
+        return []
+    bound = recognise(connector, call.tool, work.progress.filled(call.arguments))
+    get = bound.collection.get if bound is not None else None
+    if bound is None or get is None or get.tool != read.tool or get.key is None:
+        return []
+    keys = work.progress.filled(read.arguments).get(get.key)
+    if not _reads_batch(bound, call):
+        entity = entity_of(connector, bound.collection, keys[0] if get.many and isinstance(keys, list) else keys)
+        return [] if entity is None else [(entity, seen)]
+    items = [item for item in seen if isinstance(item, dict)] if isinstance(seen, list) else []
+    by_key = {str(item.get(bound.collection.key)): item for item in items}
+    named = [(entity_of(connector, bound.collection, key), by_key.get(str(key), NOTHING)) for key in bound.keys]
+    return [(entity, image) for entity, image in named if entity is not None]
+
+
+def _reads_batch(bound: Bound, call: PlannedCall) -> bool:
+    return len(bound.keys) > 1 and call.read_back is not None and bool(call.read_back.contains)
 
 
 def _is_entity_image(call: PlannedCall) -> bool:
@@ -182,7 +210,7 @@ def _changed_by_others(work: _Work, call: PlannedCall, now: Image) -> bool:
         return False
     after = work.after.get(call.number, UNKNOWN)
     label = entity_label(call.entity) if call.entity is not None else call.connector
-    if call.operation == "create" and is_known(after) and _is_entity_image(call):
+    if call.operation == "create" and is_known(after) and (_is_entity_image(call) or _entities(work, call, now)):
         if same(after, now) or label in work.force or _made_label(work, call) in work.force:
             return False
         work.kept.append(FieldConflict(_made_label(work, call), "", _json(after), _json(now), b"null"))
