@@ -84,7 +84,7 @@ class Client:
         self.notifications: list[dict[str, Any]] = []
         self._stream = stream
         self._number = 0
-        self._answers: dict[int, dict[str, Any]] = {}
+        self.answers: dict[int, dict[str, Any]] = {}
         self._news = trio.Event()
 
     async def listen(self) -> None:
@@ -94,7 +94,7 @@ class Client:
             for line in lines:
                 message = json.loads(line)
                 if "id" in message:
-                    self._answers[message["id"]] = message
+                    self.answers[message["id"]] = message
                 else:
                     self.notifications.append(message)
             self._news.set()
@@ -110,9 +110,9 @@ class Client:
 
     async def end(self, number: int) -> dict[str, Any]:
         with trio.fail_after(60):
-            while number not in self._answers:
+            while number not in self.answers:
                 await self._news.wait()
-        return self._answers.pop(number)
+        return self.answers.pop(number)
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         return await self.end(await self.begin(method, params))

@@ -142,6 +142,9 @@ async def test_a_transport_that_died_is_back_on_the_same_sockets(tmp_path: Path)
         async with house.client() as client:
             await client.call("delta_read", refs=["tickets"])
         house.system.kill(Role.TRANSPORT)
+        with trio.fail_after(20):
+            while not house.system.restarts(Role.TRANSPORT):
+                await trio.sleep(0.05)
         async with house.client() as client:
             assert "get_ticket" in (await client.call("delta_read", refs=["tickets"])).text
         message = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}

@@ -30,6 +30,8 @@ STDIO = Principal("stdio", "stdio")
 
 _MOST_RELAYS = 256
 _RETRY = 0.2
+_LAST_ANSWERS = 0.2
+"""Seconds in which the answers of calls that have just ended are written."""
 _DISTRIBUTION = "delta-supervisor"
 
 
@@ -105,6 +107,7 @@ class TransportActor(Actor):
                     nursery.start_soon(self._serve_relays, relay)
                 await shutdown.wait()
                 await self._gateway.drain()
+                await trio.sleep(_LAST_ANSWERS)
                 nursery.cancel_scope.cancel()
 
     async def _serve_http(self, listener: socket.socket, shutdown: trio.Event) -> None:

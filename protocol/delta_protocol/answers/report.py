@@ -87,7 +87,7 @@ def whole(report: DeltaReport) -> str:
         lines.append(report.card)
     lines += [_full_call(call) for call in report.calls]
     lines += [f"Note: {note}" for note in report.notes]
-    if report.returned is not None:
+    if report.returned not in (None, b"null"):
         lines.append(f"Returned: {text_of(readable(exact_json.decode(report.returned)))}")
     if report.code:
         lines.append(f"Program:\n{report.code}")
