@@ -18,7 +18,8 @@ from delta_protocol.codecs import exact_json
 
 _SHORT = {"integer": "number", "number": "number", "boolean": "boolean", "null": "null", "object": "object"}
 MAX_CHOICES = 12
-MAX_DEPTH = 2
+MAX_DEPTH = 4
+"""An object within an object is two steps down, an array or an alternative one; `Level.EXACT` goes down further."""
 LITERAL_LENGTH = 40
 
 
@@ -80,7 +81,7 @@ def _object(
     parts: list[str] = []
     for name, schema in members.items():
         shown = member(name) + ("" if name in needed else "?")
-        typed = kind(schema, root, level, depth + 1) if level >= Level.TYPED else ""
+        typed = kind(schema, root, level, depth + 2) if level >= Level.TYPED else ""
         if not typed:
             parts.append(shown)
         elif typed == "[]":
