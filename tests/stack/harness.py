@@ -79,7 +79,7 @@ class Stack:
 
     def wait_ready(self, timeout: float = 30) -> dict[str, Any]:
         """Wait until the stack serves; returns its status. Seconds."""
-        return self.wait(lambda status: bool(status["actors"]) and all(_serves(a) for a in status["actors"]), timeout)
+        return self.wait(lambda status: status["state"] == "ready", timeout)
 
     def wait(self, holds: Callable[[dict[str, Any]], bool], timeout: float = 30) -> dict[str, Any]:
         """Wait until the status is as wanted; returns it. Raises `AssertionError` with the log at the end. Seconds."""
@@ -146,19 +146,7 @@ _CONFIGURED = {"up", "stdio", "check"}
 
 def http_address(status: dict[str, Any]) -> str:
     """Return the HTTP endpoint among the bound addresses of `status --json`."""
-    return next(each for each in _strings(status) if each.startswith("http://"))
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _strings(each)
-
-
-def _serves(actor: dict[str, Any]) -> bool:
-    return actor["state"] == "ready" or actor["pid"] is None
+    return next(str(each) for each in status["addresses"] if each.startswith("http://"))
 
 
 @contextmanager
