@@ -81,15 +81,14 @@ HOSTILE: list[tuple[str, dict[str, Any], Any]] = [
     ("Object.prototype.toJSON = () => 'no'; return (await tickets.echo({ value: { a: 1 } })).echo", {}, {"a": 1}),
     ("Object.prototype.get = 1; Object.prototype.value = 2; return (await tickets.echo({ value: 3 })).echo", {}, 3),
     (
-        "JSON.stringify = () => '[]'; JSON.parse = () => ({}); Map.prototype.get = () => undefined;"
-        "Promise.prototype.then = function () { throw 1 };"
-        "return (await tickets.echo({ value: 7 })).echo",
+        """JSON.stringify = () => "[]"; JSON.parse = () => ({}); Map.prototype.get = () => undefined;
+        Promise.prototype.then = function () { throw 1 }; return (await tickets.echo({ value: 7 })).echo""",
         {},
         7,
     ),
     (
-        "for (const k of Object.getOwnPropertyNames(globalThis)) { try { delete globalThis[k] } catch {} }"
-        "return (await tickets.echo({ value: 8 })).echo",
+        """for (const k of Object.getOwnPropertyNames(globalThis)) { try { delete globalThis[k] } catch {} }
+        return (await tickets.echo({ value: 8 })).echo""",
         {},
         8,
     ),

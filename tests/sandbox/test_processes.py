@@ -245,7 +245,7 @@ async def test_a_directory_that_others_may_write_is_refused(tmp_path: Path) -> N
 def test_the_zygote_ends_with_its_control_socket() -> None:
     module = STATE / "sandbox"
     ours, theirs = socket.socketpair()
-    from delta_actors.sandbox.engine import cache_name
+    from delta_actors.sandbox.guest import cache_name
     from delta_actors.sandbox.pool import zygote_command
 
     settings = {"module": str(module / cache_name()), "memory": 64 << 20, "cpu": 2.0, "weak": False}

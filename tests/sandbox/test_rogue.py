@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
-from contextlib import asynccontextmanager
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -138,7 +138,7 @@ class _Generation:
 class _Pool:
     def __init__(self, stream: trio.SocketStream, generation: _Generation) -> None:
         self._worker = Worker(stream, generation, 1)  # type: ignore[arg-type]
-        self._worker.status = 9
+        self._worker.status = 256  # it left with 1
         self._worker.ended.set()
 
     @asynccontextmanager

@@ -46,7 +46,7 @@ TICKET: dict[str, Any] = {
 
 
 def tool(name: str, effect: Effect, required: tuple[str, ...] = (), *optional: str, **more: Any) -> Tool:
-    properties = {key: {} for key in (*required, *optional)}
+    properties: dict[str, Any] = {key: {} for key in (*required, *optional)}
     schema = json.dumps({"type": "object", "properties": properties, "required": list(required)}).encode()
     return Tool(name, name.replace("-", "_"), f"About {name}.", schema, effect, "test", name, b"{}", **more)
 

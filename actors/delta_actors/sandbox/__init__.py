@@ -1,7 +1,7 @@
-"""The sandbox runs programs: it owns the zygote, the jailed workers forked from it, and the replay of what they recorded.
+"""The sandbox runs programs: it owns the zygote, the jailed workers forked from it, and the replay of what they did.
 
 Transport asks it (`delta_protocol.wire.sandbox`); it asks the registry, for reads only. Nothing that a worker says is
-believed: host calls are checked against the catalogue, changes are replayed on our own copy, frames are decoded strictly.
+believed: host calls are checked against the catalogue, changes replayed on our own copy, frames decoded strictly.
 The engine, worker and zygote modules run in processes of their own and never import trio.
 """
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import trio
 
 from delta_actors.runtime.actor import Actor, Call, Context, Handlers
-from delta_actors.sandbox.engine import cache_name
+from delta_actors.sandbox.guest import cache_name
 from delta_actors.sandbox.pool import Pool
 from delta_actors.sandbox.program import ProgramRun
 from delta_protocol.catalogue.model import Catalogue
@@ -97,15 +97,23 @@ async def compiled_guest(directory: Path) -> Path:
 
     Raises `Internal` when the directory is not private or the compilation fails.
     """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = directory.stat()
+    status = _private(directory)
     if status.st_mode & 0o022 or status.st_uid != os.getuid():
         raise Internal(f"{directory} may be written by others; the compiled guest in it would not be safe to load")
     target = directory / cache_name()
-    if not target.exists():
+    if not _there(target):
         command = [sys.executable, "-m", "delta_actors.sandbox.compile", str(directory)]
         with trio.fail_after(_COMPILE_TIMEOUT):
             result = await trio.run_process(command, capture_stderr=True, check=False)
-        if result.returncode or not target.exists():
+        if result.returncode or not _there(target):
             raise Internal(f"the guest was not compiled: {result.stderr.decode('utf-8', 'replace')[-500:]}")
     return target
+
+
+def _private(directory: Path) -> os.stat_result:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return directory.stat()
+
+
+def _there(path: Path) -> bool:
+    return path.exists()

@@ -1,9 +1,9 @@
-"""From what a worker says it recorded to a `Recording` that can be believed: everything is looked up, replayed, compared."""
+"""From what a worker says it recorded to a `Recording` to be believed: all is looked up, replayed, compared."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -79,11 +79,12 @@ class Assembly:
             found = at(exact_json.decode(entry.result), source.path)
             if not isinstance(found, dict):
                 raise ProtocolViolation("the worker changed something that is no entity")
-            if found.get(collection.key, key) != key:
+            fields = cast("dict[str, Any]", found)
+            if fields.get(collection.key, key) != key:
                 raise ProtocolViolation("the worker named another entity than it read")
-            if collection.key not in found and not _asked_for(entry, collection.get, key):
+            if collection.key not in fields and not _asked_for(entry, collection.get, key):
                 raise ProtocolViolation("the worker named another entity than it asked for")
-            before = {**found, **before}
+            before = {**fields, **before}
         if not sources:
             raise ProtocolViolation("the worker changed an entity that it did not read")
         return exact_json.encode(before)

@@ -1,4 +1,4 @@
-"""Compiles the guest into a directory, in a short process of its own: `python -m delta_actors.sandbox.compile DIRECTORY`.
+"""Compiles the guest into a directory, in a process of its own: `python -m delta_actors.sandbox.compile DIRECTORY`.
 
 The compiler's memory and threads must not be in the zygote, whose pages every worker inherits (spec/sandbox 4).
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import wasmtime
 
-from delta_actors.sandbox.engine import cache_name, configuration, guest_path, read_guest
+from delta_actors.sandbox.guest import cache_name, configuration, guest_path, read_guest
 
 
 def compile_guest(directory: Path) -> Path:

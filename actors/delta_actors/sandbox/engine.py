@@ -1,32 +1,28 @@
 """The JavaScript engine behind a small interface, and its driver over the guest that the quickjs-rs package carries.
 
-The guest's binary interface is private to its package, so version and hash are pinned together. It gets its imports from
-here alone: a frozen clock, no randomness, no files, no host function. The program's side talks through three functions
-of the prelude (`start`, `settle`, `pump`), so nothing in the guest can call out (spec/sandbox 1.1, 10).
+The guest's binary interface is private to its package, so version and hash are pinned together. Its imports come from
+here alone: a frozen clock, no randomness, no files, no host function. The program's side talks through the prelude's
+functions (`start`, `settle`, `pump`, `finish`), so nothing in the guest can call out (spec/sandbox 1.1, 10).
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import importlib.util
-import platform
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import wasmtime
-from wasmtime import _ffi as ffi
-from wasmtime._extern import wrap_extern
 
-GUEST_SHA256: Final = "647ab11ae29cc6d39a6d17d3aa1e7a6a0b5fb9c44b4864475a18bc644f926050"
-WASM_STACK: Final = 2 << 20
+from delta_actors.sandbox.guest import WASM_STACK, configuration
+from delta_actors.sandbox.wasm import FastExport, find_export
+
 STORE_SLACK: Final = 16 << 20
 """What the guest's store may hold beyond the program's memory: the engine's own code and data."""
 _EBADF: Final = 8
-_EXPORTS: Final = [
+_EXPORTS: Final = (
     "qjs_alloc",
     "qjs_free",
     "eval_code",
@@ -44,7 +40,7 @@ _EXPORTS: Final = [
     "get_prop",
     "get_index",
     "set_max_stack_size",
-]
+)
 
 
 class ScriptError(Exception):
@@ -101,60 +97,6 @@ class Engine(Protocol):
         ...
 
 
-def guest_path() -> Path:
-    """Return where the guest lies. Raises `FileNotFoundError` when its package is not installed."""
-    spec = importlib.util.find_spec("quickjs_rs")
-    if spec is None or spec.origin is None:
-        raise FileNotFoundError("the package quickjs-rs is not installed")
-    return Path(spec.origin).with_name("_guest.wasm")
-
-
-def read_guest(path: Path) -> bytes:
-    """Return the guest's bytes. Raises `ValueError` when they are not the pinned ones."""
-    data = path.read_bytes()
-    if (found := hashlib.sha256(data).hexdigest()) != GUEST_SHA256:
-        raise ValueError(f"{path} has sha256 {found}, expected {GUEST_SHA256}: install quickjs-rs 0.2.6")
-    return data
-
-
-def configuration() -> wasmtime.Config:
-    """Return the one engine configuration; the cache's file name names its parts."""
-    config = wasmtime.Config()
-    config.consume_fuel = True
-    config.max_wasm_stack = WASM_STACK
-    return config
-
-
-class _Export:
-    """One guest function over i32 arguments, called without per-call type look-ups (7 times cheaper than `Func`)."""
-
-    __slots__ = ("_buffer", "_context", "_function", "_keep", "_results", "_size", "_trap")
-
-    def __init__(self, store: wasmtime.Store, function: Any) -> None:  # noqa: ANN401 - wasmtime's extern
-        kind = function.type(store)
-        self._results = len(kind.results)
-        self._size = max(1, len(kind.params), self._results)
-        self._function = function._func  # noqa: SLF001 - the C struct has no public name
-        self._context = store._context()  # noqa: SLF001
-        self._keep = function
-        self._buffer = (ffi.wasmtime_val_raw_t * self._size)()
-        self._trap: Any = ctypes.POINTER(ffi.wasm_trap_t)()
-
-    def __call__(self, *arguments: int) -> int:
-        buffer = self._buffer
-        for index, argument in enumerate(arguments):
-            buffer[index].i32 = argument
-        error = ffi.wasmtime_func_call_unchecked(
-            self._context, ctypes.byref(self._function), buffer, self._size, ctypes.byref(self._trap)
-        )
-        if error:
-            raise wasmtime.WasmtimeError._from_ptr(error)  # noqa: SLF001
-        if self._trap:
-            trap, self._trap = self._trap, ctypes.POINTER(ffi.wasm_trap_t)()
-            raise wasmtime.Trap._from_ptr(trap)  # noqa: SLF001
-        return int(buffer[0].i32) if self._results else 0
-
-
 class GuestEngine:
     """`Engine` over the pinned guest: one store, one context, the prelude evaluated."""
 
@@ -175,10 +117,10 @@ class GuestEngine:
             linker.define_func(item.module, item.name or "", item.type, self._import(item.name or ""))
         self._instance = linker.instantiate(self._store, self._module)
         self._memory = self._export("memory")
-        initialize = self._find("_initialize")
+        initialize = find_export(self._store, self._instance, "_initialize")
         if initialize is not None:
             initialize(self._store)
-        self._call = {name: _Export(self._store, self._export(name)) for name in _EXPORTS}
+        self._call = {name: FastExport(self._store, self._export(name)) for name in _EXPORTS}
         self._call["set_max_stack_size"](WASM_STACK)
         self._slot = self._call["qjs_alloc"](4)
         self._arguments = self._call["qjs_alloc"](8)
@@ -189,6 +131,7 @@ class GuestEngine:
         self._call["free_value"](self._evaluate("eval_code", b"delete globalThis.__bridge"))
 
     def begin(self, *, fuel: int, cpu: float, now_ms: int) -> None:
+        """Set the limits and the clock for what follows."""
         self._now_ns = now_ms * 1_000_000
         self._cpu_ends = time.process_time() + cpu
         self._interrupted = False
@@ -196,6 +139,7 @@ class GuestEngine:
         self._store.set_fuel(fuel)
 
     def compiles(self, source: str) -> ScriptError | None:
+        """Return the error that `source` fails to compile with, if any."""
         try:
             self._call["free_value"](self._guarded(self._evaluate, "eval_code", source.encode("utf-8", "replace")))
         except ScriptError as error:
@@ -203,6 +147,7 @@ class GuestEngine:
         return None
 
     def start(self, source: str, settings: bytes) -> None:
+        """Compile and call the program."""
         program = self._guarded(self._evaluate, "eval_code", source.encode("utf-8", "replace"))
         text = self._string(settings)
         self._invoke(0, program, text)
@@ -210,20 +155,24 @@ class GuestEngine:
         self._call["free_value"](program)
 
     def settle(self, answers: bytes) -> None:
+        """Give answers to the prelude."""
         text = self._string(answers)
         self._invoke(1, text)
         self._call["free_value"](text)
 
     def finish(self) -> None:
+        """Tell the prelude to wait no longer."""
         self._invoke(3)
 
     def run_jobs(self) -> None:
+        """Run what is ready; raises `EngineLimit`."""
         self._guarded(self._call["execute_pending_jobs"])
         # The guest swallows an interrupt inside a promise job; the flag keeps it.
         if self._interrupted:
             raise EngineLimit("cpu", "the program used up its CPU time")
 
     def pump(self) -> bytes:
+        """Return what the prelude wants next."""
         handle = self._invoke(2, free=False)
         try:
             return self._text(handle)
@@ -231,6 +180,7 @@ class GuestEngine:
             self._call["free_value"](handle)
 
     def fuel_used(self) -> int:
+        """Return the fuel used since `begin`."""
         return self._fuel - self._store.get_fuel()
 
     def _invoke(self, function: int, *arguments: int, free: bool = True) -> int:
@@ -347,23 +297,10 @@ class GuestEngine:
             raise EngineLimit("memory", "out of memory")
 
     def _export(self, name: str) -> Any:  # noqa: ANN401 - wasmtime's extern
-        found = self._find(name)
+        found = find_export(self._store, self._instance, name)
         if found is None:
             raise KeyError(name)
         return found
-
-    def _find(self, name: str) -> Any | None:  # noqa: ANN401
-        # Instance.exports() would wrap every export; only these few are needed.
-        item = ffi.wasmtime_extern_t()
-        raw = name.encode()
-        found = ffi.wasmtime_instance_export_get(
-            self._store._context(),  # noqa: SLF001
-            ctypes.byref(self._instance._instance),  # noqa: SLF001
-            ctypes.create_string_buffer(raw),
-            len(raw),
-            ctypes.byref(item),
-        )
-        return wrap_extern(item) if found else None
 
     def _import(self, name: str) -> Callable[..., Any]:
         def interrupt() -> int:
@@ -398,17 +335,3 @@ class GuestEngine:
             "host_module_load": lambda *_: 0,
         }
         return answers.get(name, lambda *_: _EBADF)
-
-
-def load_prelude(parts: Sequence[str], folder: Path) -> str:
-    """Return the prelude: its parts share one module scope."""
-    return "\n".join((folder / part).read_text(encoding="utf-8") for part in parts)
-
-
-def cache_name() -> str:
-    """Return the file name that a compiled guest of this version, configuration and machine has."""
-    # Here and not above: the zygote, which is given the file, would load the whole of email for it.
-    from importlib.metadata import version
-
-    release = version("wasmtime")
-    return f"guest-{GUEST_SHA256[:16]}-wasmtime{release}-fuel-stack{WASM_STACK}-{platform.machine()}.cwasm"

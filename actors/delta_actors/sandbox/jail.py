@@ -1,7 +1,7 @@
 """Taking every power from a worker before it sees a program: identity, limits, no-new-privileges, Landlock, seccomp.
 
 By ctypes alone, so that nothing else is loaded (spec/sandbox 3). Linux on x86_64 and aarch64; elsewhere the WebAssembly
-boundary and the limits that exist stand alone, and `Level` says so.
+boundary and the limits that exist stand alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import resource
 import signal
 import struct
 import sys
-from typing import Final, NamedTuple
+from typing import Final
 
 NOBODY: Final = 65534
 DATA_BYTES: Final = 300 << 20
@@ -28,27 +28,22 @@ _PROT_EXEC = 4
 _X32 = 0x40000000
 
 # What Python, wasmtime and a socket need after the fork; the two memory calls only without PROT_EXEC.
+# fmt: off
 _SYSCALLS: Final = {
     "x86_64": (
         0xC000003E,
-        (0, 1, 3, 7, 11, 12, 13, 14, 15, 19, 20, 24, 25, 28, 39, 44, 45, 46, 47, 48, 60, 98, 131, 186, 202, 219, 228)
-        + (230, 231, 271, 318, 324, 334),
+        (0, 1, 3, 7, 11, 12, 13, 14, 15, 19, 20, 24, 25, 28, 39, 44, 45, 46, 47, 48, 60, 98, 131, 186, 202, 219, 228,
+         230, 231, 271, 318, 324, 334),
         (9, 10),
     ),
     "aarch64": (
         0xC00000B7,
-        (57, 63, 64, 65, 66, 73, 93, 94, 98, 113, 115, 124, 128, 132, 134, 135, 139, 165, 172, 178, 206, 207, 210, 211)
-        + (212, 214, 215, 216, 233, 278, 283, 293),
+        (57, 63, 64, 65, 66, 73, 93, 94, 98, 113, 115, 124, 128, 132, 134, 135, 139, 165, 172, 178, 206, 207, 210, 211,
+         212, 214, 215, 216, 233, 278, 283, 293),
         (222, 226),
     ),
 }
-
-
-class Level(NamedTuple):
-    """What holds a worker: Landlock's ABI (0: not there) and whether the system-call filter is on."""
-
-    landlock: int
-    seccomp: bool
+# fmt: on
 
 
 class _Program(ctypes.Structure):
@@ -106,7 +101,7 @@ def forbid_privileges() -> None:
 
 
 def restrict_files() -> int:
-    """Deny every file, TCP port, and signals and abstract sockets to the outside. Returns Landlock's ABI, 0 without it."""
+    """Deny files, TCP ports, signals and abstract sockets to the outside. Returns Landlock's ABI, 0 without it."""
     if sys.platform != "linux":
         return 0
     abi = _libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))

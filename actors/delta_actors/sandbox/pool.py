@@ -7,11 +7,11 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import trio
@@ -25,10 +25,6 @@ _BACKOFF = (0.0, 0.1, 0.3, 1.0, 3.0)
 _START_TIMEOUT = 30.0
 _REAP_TIMEOUT = 5.0
 _PACKAGES = ("delta_protocol", "delta_actors", "msgspec", "wasmtime", "tree_sitter", "tree_sitter_typescript")
-
-
-class _Started(Protocol):
-    def started(self) -> None: ...
 
 
 class WorkerEnded(Exception):
@@ -82,8 +78,12 @@ class Worker:
     async def end(self) -> None:
         """Close the socket, kill the process if it is still there, and wait until it is reaped."""
         with trio.CancelScope(shield=True), trio.move_on_after(_REAP_TIMEOUT):
-            await trio.aclose_forcefully(self._stream)
+            await self.close()
             await self.generation.kill(self)
+
+    async def close(self) -> None:
+        """Close our end of the socket."""
+        await trio.aclose_forcefully(self._stream)
 
 
 class _Generation:
@@ -99,7 +99,7 @@ class _Generation:
         self.failure = ""
         self.dead = trio.Event()
 
-    async def run(self, *, task_status: _Started = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Read the control socket until it closes."""
         buffer = bytearray()
         try:
@@ -148,7 +148,7 @@ class _Generation:
                     await self._control.sendmsg([MESSAGE.pack(b"F", worker.sequence, 0)], rights)
             except (OSError, trio.ClosedResourceError):
                 self._workers.pop(worker.sequence, None)
-                await trio.aclose_forcefully(worker._stream)  # noqa: SLF001 - its maker
+                await worker.close()
                 raise WorkerEnded(None) from None
         try:
             frames = await worker.receive()
@@ -269,7 +269,7 @@ class Pool:
                 raise
 
     @asynccontextmanager
-    async def worker(self) -> AsyncIterator[Worker]:
+    async def worker(self) -> AsyncGenerator[Worker, None]:
         """A warm worker for one program; it is gone when the block is left.
 
         Waits for one within the caller's deadline. Raises `ActorUnavailable` after ten seconds without.

@@ -15,7 +15,7 @@ import tree_sitter_typescript
 _PARSER: Final = tree_sitter.Parser(tree_sitter.Language(tree_sitter_typescript.language_typescript()))
 
 _TYPES: Final = frozenset(
-    [
+    {
         "type_annotation",
         "type_arguments",
         "type_parameters",
@@ -32,7 +32,7 @@ _TYPES: Final = frozenset(
         "function_signature",
         "implements_clause",
         "index_signature",
-    ]
+    }
 )
 _KEPT_OPERAND: Final = frozenset({"as_expression", "satisfies_expression", "non_null_expression"})
 _MEANINGFUL: Final = {
@@ -52,7 +52,7 @@ _CONDITIONS: Final = frozenset(
 _LOGIC: Final = frozenset({"&&", "||", "??"})
 _EQUALITY: Final = frozenset({"===", "!==", "==", "!="})
 _VALUES: Final = frozenset(
-    [
+    {
         "identifier",
         "member_expression",
         "subscript_expression",
@@ -63,7 +63,7 @@ _VALUES: Final = frozenset(
         "parenthesized_expression",
         "non_null_expression",
         "as_expression",
-    ]
+    }
 )
 
 
@@ -77,8 +77,8 @@ class SourceError(Exception):
 
 
 class Prepared(NamedTuple):
-    """A function expression to evaluate. `shifts`: line -> [column, length, ...] of what was inserted; `arithmetic`: places of
-    `+` between values that no text is part of."""
+    """A function expression to evaluate. `shifts`: line -> [column, length, ...] of what was inserted; `arithmetic`:
+    places of `+` between values that no text is part of."""
 
     text: str
     plain: str

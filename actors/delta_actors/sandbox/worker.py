@@ -1,4 +1,4 @@
-"""A worker: one program, in a jailed process forked from the zygote. It knows no time and holds nothing but a socket."""
+"""A worker: one program in a jailed process forked from the zygote, which knows no time and has but its socket."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 
 from delta_actors.sandbox import source
 from delta_actors.sandbox.engine import Engine, EngineLimit, ScriptError
-from delta_protocol.wire.worker import MAX_TO_WORKER, Failed, FrameReader, Kind, Run, frame
+from delta_protocol.wire.worker import MAX_TO_WORKER, Failed, FrameReader, Kind, NamespaceView, Run, ToolView, frame
 
 _TO_WORKER: Final = frozenset({Kind.RUN, Kind.SETTLE, Kind.FINISH})
 _LONE: Final = re.compile(rb"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _RUN: Final = msgspec.json.Decoder(Run)
 WARM_SOURCE: Final = "const a = await t.a({x: 1}); console.log(JSON.stringify(a)); return {a, s: `${a.length}`}"
-WARM_NAMESPACE: Final = '{"name":"t","alias":"t","tools":[{"name":"a","alias":"a","effect":"read","fault":"","required":[]}],"collections":[]}'
+WARM_NAMESPACE: Final = NamespaceView("t", "t", (ToolView("a", "a", "read"),))
 
 
 class Closed(Exception):
@@ -68,10 +68,8 @@ def warm(engine: Engine) -> None:
     """Run a dummy program, so that a real one meets touched pages and compiled parsers."""
     engine.begin(fuel=10**10, cpu=5.0, now_ms=0)
     prepared = source.prepare(WARM_SOURCE, ["t", "console", "sleep", "fresh"], "__check")
-    namespaces = msgspec.json.decode(f"[{WARM_NAMESPACE}]")
-    run = Run(WARM_SOURCE, (), 0, 1, 10**10, 5.0, 0, 8, 1 << 16, 1 << 16, 1 << 16, 8)
-    settings = msgspec.json.decode(settings_of(run, prepared)) | {"namespaces": namespaces}
-    engine.start(prepared.text, msgspec.json.encode(settings))
+    run = Run(WARM_SOURCE, (WARM_NAMESPACE,), 0, 1, 10**10, 5.0, 0, 8, 1 << 16, 1 << 16, 1 << 16, 8)
+    engine.start(prepared.text, settings_of(run, prepared))
     for answer in (b'[[1,1,{"a":[1,{}]}]]', None):
         engine.run_jobs()
         engine.pump()

@@ -2,7 +2,8 @@
 
 Runs as `python -I -S zygote.py CONTROL_FD SETTINGS_JSON`. On the control socket, messages of 9 bytes: `F seq 0` with a
 socket attached asks for a worker and is answered by `P seq pid`; `K seq pid` kills one that is not reaped yet; `X pid
-status` tells of each that ended; `E` and a text say why there will be no worker. End of file ends the zygote and all workers. Single-threaded, no trio, no secrets.
+status` tells of each that ended; `Z abi pid` says that workers can be had, `E` and a text why not. End of file ends the
+zygote and all workers. Single-threaded, no trio, no secrets.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import sys
 if __name__ == "__main__":
     import json
 
-    _SETTINGS = json.loads(sys.argv[2])
-    sys.path[:0] = _SETTINGS["path"]
+    # Without site there is no path to our own packages yet.
+    sys.path[:0] = json.loads(sys.argv[2])["path"]
 
 import array
 import gc
@@ -23,10 +24,14 @@ import signal
 import socket
 import struct
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
+import msgspec
+
 from delta_actors.sandbox import jail, worker
-from delta_actors.sandbox.engine import Engine, GuestEngine, load_prelude
+from delta_actors.sandbox.engine import Engine, GuestEngine
+from delta_actors.sandbox.guest import load_prelude
 
 PRELUDE = (
     "primordials.js",
@@ -36,11 +41,17 @@ PRELUDE = (
     "values.js",
     "membrane.js",
     "connectors.js",
+    "entities.js",
+    "lists.js",
     "bridge.js",
 )
 MESSAGE = struct.Struct(">cII")
 """Kind, then two numbers; see the module's first lines."""
 _CPU_GRACE = 1.0
+
+
+def _note(_number: int, _frame: FrameType | None) -> None:
+    """Wake the poll; what ended is found by waiting."""
 
 
 class Zygote:
@@ -58,7 +69,7 @@ class Zygote:
 
     def serve(self) -> None:
         """Serve until end of file."""
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, _note)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
@@ -154,4 +165,4 @@ def main(control_fd: int, settings: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), _SETTINGS)
+    main(int(sys.argv[1]), msgspec.json.decode(sys.argv[2]))

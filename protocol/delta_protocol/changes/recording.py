@@ -6,7 +6,7 @@ Trees here are decoded JSON in which `wire.worker.Planned` leaves stand for what
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from delta_protocol.changes.model import Hole, Mutation, Op, Path, ResultRef, Text, Value
 from delta_protocol.codecs import exact_json
@@ -50,7 +50,7 @@ def _apply(tree: Tree, mutation: Mutation) -> Tree:
                 raise TypeError
             del parent[mutation.path[-1]]
         case Op.APPEND:
-            _array(tree, mutation.path).extend(value)
+            _array(tree, mutation.path).extend(value or [])
         case Op.SPLICE:
             array = _array(tree, mutation.path)
             end = mutation.start + mutation.remove
@@ -65,8 +65,11 @@ def _apply(tree: Tree, mutation: Mutation) -> Tree:
 
 
 def _set(parent: Tree, key: str | int, value: Tree) -> None:
-    if isinstance(parent, list) and isinstance(key, int) and 0 <= key <= len(parent):
-        parent[key : key + 1] = [value]
+    if isinstance(parent, list) and isinstance(key, int):
+        array = cast("list[Tree]", parent)
+        if not 0 <= key <= len(array):
+            raise IndexError
+        array[key : key + 1] = [value]
     elif isinstance(parent, dict) and isinstance(key, str):
         parent[key] = value
     else:
@@ -74,18 +77,19 @@ def _set(parent: Tree, key: str | int, value: Tree) -> None:
 
 
 def _step(tree: Tree, path: Path) -> Tree:
+    node = tree
     for key in path:
-        if isinstance(key, int) and (not isinstance(tree, list) or key < 0):
-            raise IndexError
-        tree = tree[key]
-    return tree
+        if isinstance(key, int) != isinstance(node, list) or (isinstance(key, int) and key < 0):
+            raise TypeError
+        node = cast("dict[str | int, Tree]", node)[key]
+    return node
 
 
 def _array(tree: Tree, path: Path) -> list[Tree]:
     array = _step(tree, path)
     if not isinstance(array, list):
         raise TypeError
-    return array
+    return cast("list[Tree]", array)
 
 
 def at(tree: Tree, path: Path) -> Tree:
@@ -108,9 +112,10 @@ def _split(node: Tree, path: Path, holes: list[Hole]) -> Tree:
         holes.append(Hole(path, node.parts))
         return None
     if isinstance(node, dict):
-        return {key: _split(value, (*path, key), holes) for key, value in node.items()}
+        fields = cast("dict[str, Tree]", node)
+        return {key: _split(value, (*path, key), holes) for key, value in fields.items()}
     if isinstance(node, list):
-        return [_split(value, (*path, index), holes) for index, value in enumerate(node)]
+        return [_split(value, (*path, index), holes) for index, value in enumerate(cast("list[Tree]", node))]
     return node
 
 
@@ -132,8 +137,8 @@ def references(tree: Tree) -> Iterator[ResultRef]:
             if not isinstance(part, Text):
                 yield part
     elif isinstance(tree, dict):
-        for value in tree.values():
+        for value in cast("dict[str, Tree]", tree).values():
             yield from references(value)
     elif isinstance(tree, list):
-        for value in tree:
+        for value in cast("list[Tree]", tree):
             yield from references(value)

@@ -14,7 +14,7 @@ begin with it are escaped by the `s` tag, so no data can collide):
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -292,9 +292,9 @@ def _untag(node: Any, what: str, depth: int) -> Any:  # noqa: ANN401 - any JSON 
     if isinstance(node, dict | list) and not depth:
         raise LimitExceeded(f"{what} is nested too deeply", limit="depth")
     if isinstance(node, dict):
-        return {key: _untag(value, what, depth - 1) for key, value in node.items()}
+        return {key: _untag(value, what, depth - 1) for key, value in cast("dict[str, Any]", node).items()}
     if isinstance(node, list):
-        return [_untag(value, what, depth - 1) for value in node]
+        return [_untag(value, what, depth - 1) for value in cast("list[Any]", node)]
     return node
 
 
@@ -331,7 +331,7 @@ def _tag(node: Any) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(node, int) and not -SAFE_INTEGER <= node <= SAFE_INTEGER:
         return f"{TAG}i{node}"
     if isinstance(node, dict):
-        return {key: _tag(value) for key, value in node.items()}
+        return {key: _tag(value) for key, value in cast("dict[str, Any]", node).items()}
     if isinstance(node, list):
-        return [_tag(value) for value in node]
+        return [_tag(value) for value in cast("list[Any]", node)]
     return node
