@@ -13,6 +13,7 @@ import msgspec
 
 from delta_protocol.answers.parts import Path, spell
 from delta_protocol.codecs import exact_json
+from delta_protocol.codecs.exact_json import is_array, is_object
 from delta_protocol.tokens import estimate, fits, prefix
 
 SAFE_INTEGER = 2**53 - 1
@@ -77,9 +78,9 @@ def readable(value: Any) -> Any:  # noqa: ANN401 - any JSON value
         return value
     if isinstance(value, int):
         return value if -SAFE_INTEGER <= value <= SAFE_INTEGER else str(value)
-    if isinstance(value, dict):
+    if is_object(value):
         return {key: readable(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if is_array(value):
         return [readable(item) for item in value]
     return value
 
@@ -113,13 +114,14 @@ class _Shaper:
     def fit(self, value: Any, budget: int, place: Place) -> Any:  # noqa: ANN401 - any JSON value
         if _fits(value, budget):
             return value
-        if budget < _reserve(place) + _LEAST or not isinstance(value, str | list | dict):
-            return self.mark(place.whole(), "all of it")
-        if isinstance(value, str):
-            return self._text(value, budget, place)
-        if isinstance(value, list):
-            return self._array(value, budget, place)
-        return self._object(value, budget, place)
+        if budget >= _reserve(place) + _LEAST:
+            if isinstance(value, str):
+                return self._text(value, budget, place)
+            if is_array(value):
+                return self._array(value, budget, place)
+            if is_object(value):
+                return self._object(value, budget, place)
+        return self.mark(place.whole(), "all of it")
 
     def mark(self, cut: Cut, what: str) -> str:
         self.cuts.append(cut)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import warnings
 
@@ -15,5 +16,5 @@ def tokens(text: str) -> int:
         return estimate(text) * 2 // 3
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        from bpe_openai import get_encoding
-    return len(get_encoding("o200k_base").encode(text))
+        module = importlib.import_module("bpe_openai")
+    return len(module.get_encoding("o200k_base").encode(text))

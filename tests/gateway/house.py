@@ -43,7 +43,7 @@ def journal_actor() -> Actor:
     return JournalActor()
 
 
-EVERY_ACTOR: Mapping[Role, Callable[[], Actor]] = {
+EVERY_ACTOR: Mapping[str, Callable[[], Actor]] = {
     Role.AUTH: AuthActor,
     Role.RESULTS: ResultsActor,
     Role.REGISTRY: RegistryActor,
@@ -147,7 +147,7 @@ class Answer:
 
 @asynccontextmanager
 async def open_house(
-    state_dir: Path, config: StackConfig, actors: Mapping[Role, Callable[[], Actor]] = EVERY_ACTOR
+    state_dir: Path, config: StackConfig, actors: Mapping[str, Callable[[], Actor]] = EVERY_ACTOR
 ) -> AsyncIterator[House]:
     """Run the actors; the sockets are this process's own."""
     path = state_dir / "mcp.sock"
@@ -157,7 +157,7 @@ async def open_house(
         http.bind(("127.0.0.1", 0))
         http.listen()
         http.setblocking(False)
-        sockets = {Role.TRANSPORT: {"mcp": relay, "http": http}}
+        sockets: dict[str, dict[str, socket.socket]] = {Role.TRANSPORT: {"mcp": relay, "http": http}}
         try:
             async with open_actors(actors, config=config, state_dir=state_dir, sockets=sockets) as system:
                 yield House(system, path, system.addresses(Role.TRANSPORT)[0])

@@ -77,7 +77,7 @@ async def test_an_address_beyond_loopback_is_refused_unless_tokens_are_required(
         http.bind(("0.0.0.0", 0))
         http.listen()
         http.setblocking(False)
-        sockets = {Role.TRANSPORT: {"http": http}}
+        sockets: dict[str, dict[str, socket.socket]] = {Role.TRANSPORT: {"http": http}}
         config = StackConfig(http=HttpConfig(host="0.0.0.0"))
         refused = pytest.RaisesExc(Refused, match="require_token")
         with pytest.RaisesGroup(refused, flatten_subgroups=True):

@@ -16,7 +16,7 @@ from delta_protocol.wire.message import Done, Principal, Role
 class AuthActor(Actor):
     """See the package's docstring."""
 
-    role: ClassVar[Role] = Role.AUTH
+    role: ClassVar[str] = Role.AUTH
 
     def __init__(self) -> None:
         self._one_writer = trio.Lock()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import trio
@@ -51,7 +51,7 @@ class Caller:
             await self._tell()
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
+    async def open(self) -> AsyncGenerator[None, None]:
         """Speak for the client in this block, and let it hear that the call is alive."""
         context = self._context
         origin = Origin(

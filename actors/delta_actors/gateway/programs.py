@@ -41,10 +41,11 @@ class Programs:
 
     async def run(self, caller: Caller, code: str, *, dry_run: bool = False, again: bool = False) -> Facts:
         """Run `code` and, unless `dry_run`, make its changes. Raises what the journal refuses to begin."""
-        with trio.move_on_at(caller.deadline) as waiting:
+        catalogue: Catalogue | None = None
+        with trio.move_on_at(caller.deadline):
             await caller.doing("waiting for connectors")
             catalogue = await self._catalogues.with_started(code)
-        if waiting.cancelled_caught:
+        if catalogue is None:
             return _late("a connector that the program names was still starting; nothing was run")
         begin = Begin(
             caller.conversation,

@@ -17,7 +17,7 @@ from delta_protocol.wire.results import LoadResult, StoredResult, StoreResult
 class ResultsActor(Actor):
     """See the package's docstring."""
 
-    role: ClassVar[Role] = Role.RESULTS
+    role: ClassVar[str] = Role.RESULTS
 
     def __init__(self) -> None:
         self._one_at_a_time = trio.CapacityLimiter(1)

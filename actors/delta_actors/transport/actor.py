@@ -38,7 +38,7 @@ _DISTRIBUTION = "delta-supervisor"
 class TransportActor(Actor):
     """See the package's docstring."""
 
-    role: ClassVar[Role] = Role.TRANSPORT
+    role: ClassVar[str] = Role.TRANSPORT
 
     def __init__(self) -> None:
         self._relays = 0

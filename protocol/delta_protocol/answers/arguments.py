@@ -12,6 +12,7 @@ import msgspec
 
 from delta_protocol.answers.refs import delta_id
 from delta_protocol.codecs import exact_json
+from delta_protocol.codecs.exact_json import is_object
 from delta_protocol.errors import Invalid
 from delta_protocol.wire.message import Json
 
@@ -89,7 +90,7 @@ def apply_arguments(text: Json) -> ApplyArguments:
 
 def _read(kind: type[ArgumentsT], text: Json) -> ArgumentsT:
     given = exact_json.decode(text, what="arguments")
-    if not isinstance(given, dict):
+    if not is_object(given):
         raise _wrong(kind, "the arguments must be an object")
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
     for name in given:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from delta_protocol.codecs.exact_json import is_array, is_object
 from delta_protocol.errors import NotFound
 
 Path = tuple[str | int, ...]
@@ -29,19 +30,19 @@ def part(value: Any, path: Path, start: int | None = None, end: int | None = Non
         value = _step(value, step, path[:depth])
     if start is None and end is None:
         return value
-    if isinstance(value, str | list):
+    if isinstance(value, str) or is_array(value):
         return value[start:end]
-    if isinstance(value, dict):
+    if is_object(value):
         return {key: value[key] for key in list(value)[start:end]}
     raise NotFound(f"{_where(path)} is {_kind(value)}: only text, arrays and objects have slices")
 
 
 def _step(value: Any, step: str | int, at: Path) -> Any:  # noqa: ANN401 - any JSON value
-    if isinstance(value, dict):
+    if is_object(value):
         if str(step) in value:
             return value[str(step)]
         raise NotFound(f"{_where(at)} has no {step!r}; it has {_some(list(value))}")
-    if isinstance(value, list):
+    if is_array(value):
         if isinstance(step, int) and -len(value) <= step < len(value):
             return value[step]
         raise NotFound(f"{_where(at)} is an array of {len(value)} items; there is no {step!r}")
@@ -53,9 +54,9 @@ def _where(path: Path) -> str:
 
 
 def _kind(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    if isinstance(value, dict):
+    if is_object(value):
         return "an object"
-    if isinstance(value, list):
+    if is_array(value):
         return f"an array of {len(value)} items"
     if isinstance(value, str):
         return f"text of {len(value)} characters"

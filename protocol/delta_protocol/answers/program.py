@@ -8,6 +8,7 @@ from typing import Any
 from delta_protocol.answers.parts import spell
 from delta_protocol.changes.holes import Filler, Tree, unpack
 from delta_protocol.changes.model import Path, Plan, ResultRef, Value
+from delta_protocol.codecs.exact_json import is_array, is_object
 from delta_protocol.wire.sandbox import ProgramError
 
 Numbers = Mapping[int, tuple[int, Path]]
@@ -46,9 +47,9 @@ def planned_value(value: Value, plan: Plan) -> Any:  # noqa: ANN401 - any JSON v
 def _shown(tree: Tree, numbers: Numbers) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(tree, Filler):
         return "".join(_name(part, numbers) if isinstance(part, ResultRef) else part.text for part in tree.parts)
-    if isinstance(tree, dict):
+    if is_object(tree):
         return {key: _shown(item, numbers) for key, item in tree.items()}
-    if isinstance(tree, list):
+    if is_array(tree):
         return [_shown(item, numbers) for item in tree]
     return tree
 

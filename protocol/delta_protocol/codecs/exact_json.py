@@ -3,14 +3,14 @@
 msgspec decodes integers of any size exactly and refuses NaN, Infinity and trailing bytes. Numbers out of a double's
 range, duplicate keys and nesting beyond `MAX_DEPTH` are refused or bounded here.
 
-The canonical form follows RFC 8785 in key order (UTF-16 code units), minimal escapes and no white space, and departs from
-it in one point: integers are written as they are, however large, where RFC 8785 would round them to a double.
+The canonical form follows RFC 8785 in key order (UTF-16 code units), minimal escapes and no white space, and departs
+from it in one point: integers are written as they are, however large, where RFC 8785 would round them to a double.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 import msgspec
 
@@ -33,6 +33,16 @@ def decode(text: bytes | str, *, what: str = "value") -> Any:  # noqa: ANN401 - 
         raise Invalid(f"{what} is not JSON: {error}", what=what) from None
 
 
+def is_object(value: Any) -> TypeGuard[dict[str, Any]]:  # noqa: ANN401 - any JSON value
+    """Whether a decoded value is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: Any) -> TypeGuard[list[Any]]:  # noqa: ANN401 - any JSON value
+    """Whether a decoded value is a JSON array."""
+    return isinstance(value, list)
+
+
 def encode(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
     """Return compact JSON text, keys in their given order."""
     return _encode(value)
@@ -49,10 +59,10 @@ def digest(value: Any) -> str:  # noqa: ANN401 - any JSON value
 
 
 def _sorted(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    if isinstance(value, dict):
+    if is_object(value):
         return {key: _sorted(value[key]) for key in sorted(value, key=_utf16)}
-    if isinstance(value, list | tuple):
-        return [_sorted(item) for item in value]
+    if is_array(value) or isinstance(value, tuple):
+        return [_sorted(item) for item in cast("list[Any]", value)]
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
         return int(value)
     return value
