@@ -1,8 +1,8 @@
 """From an entity's operation to a tool's arguments, and back: what a call of a bound tool does to which entity.
 
-A collection's `Binding` says which tool makes an operation and what its parameters mean. The functions named `*_arguments`
-go from operation to call; `recognise` goes back, so that a tool called by name gets the same before-image, inverse and
-read-back as the same change made through the object.
+A collection's `Binding` says which tool makes an operation and what its parameters mean. The functions named
+`*_arguments` go from operation to call; `recognise` goes back, so that a tool called by name gets the same
+before-image, inverse and read-back as the same change made through the object.
 """
 
 from __future__ import annotations
@@ -157,6 +157,11 @@ def entity_path(binding: Binding) -> Path:
     if binding.many and not (binding.result and isinstance(binding.result[-1], int)):
         return (*binding.result, 0)
     return binding.result
+
+
+def list_path(binding: Binding) -> Path:
+    """Return where the list of entities lies in the decoded result of a reader called with many keys."""
+    return entity_path(binding)[:-1] if binding.many else binding.result
 
 
 def update_arguments(binding: Binding, key: Tree, fields: dict[str, Tree]) -> dict[str, Tree]:
