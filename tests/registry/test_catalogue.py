@@ -15,7 +15,7 @@ import trio
 
 from delta_protocol.catalogue import apitext
 from delta_protocol.catalogue.model import ConnectorState
-from delta_protocol.config import ConnectorConfig
+from delta_protocol.config import CollectionConfig, ConnectorConfig, OperationConfig
 from delta_protocol.errors import DeltaError, NotFound
 from delta_protocol.wire.message import Role
 from delta_protocol.wire.registry import CatalogueChanged, GetCatalogue, ReadTool, WatchCatalogue
@@ -206,6 +206,25 @@ async def test_bad_entries_of_a_listing_harm_no_other_tool(tmp_path: Path) -> No
         assert reply.outcome == "ok"
         with pytest.raises(DeltaError, match="no inputSchema"):
             await from_(system, Role.SANDBOX).ask(ReadTool("fake", "get_schemaless", b"{}"))
+
+
+async def test_a_connector_without_tools_is_told(tmp_path: Path) -> None:
+    offer(tmp_path / "fake", [])
+    async with registry(tmp_path / "state", {"fake": fake(tmp_path / "fake")}) as system:
+        ref = from_(system, Role.TRANSPORT)
+        before = await ref.ask(GetCatalogue())
+        catalogue = await catalogue_when(await started(system), _all_ready("fake"))
+        assert catalogue.number > before.number
+
+
+async def test_a_mapping_that_does_not_fit_is_shown_with_the_connector(tmp_path: Path) -> None:
+    mapping = CollectionConfig(key="id", get=OperationConfig(tool="get_nothing", key="id"))
+    config = fake(tmp_path / "fake", collections={"thing": mapping})
+    async with registry(tmp_path / "state", {"fake": config}) as system:
+        ref = await started(system)
+        await catalogue_when(ref, _all_ready("fake"))
+        status = await service_when(ref, "fake", lambda found: "get_nothing" in found.detail)
+        assert status.state is ConnectorState.READY
 
 
 async def test_hanging_missing_and_exiting_connectors_keep_nobody_waiting(tmp_path: Path) -> None:  # acceptance 35

@@ -17,7 +17,7 @@ from delta_actors.registry.shipped import shipped_profiles
 from delta_actors.registry.upstream import Upstream
 from delta_actors.runtime.actor import Actor, Call, Context, Handlers
 from delta_protocol.catalogue import arguments, effects
-from delta_protocol.catalogue.model import Catalogue, Connector, ConnectorState, Effect, Tool, find_tool
+from delta_protocol.catalogue.model import Catalogue, ConnectorState, Effect, Tool, find_tool
 from delta_protocol.errors import Conflict, NotFound, Refused, WriteNotPlanned
 from delta_protocol.wire.message import Done, Json, Role
 from delta_protocol.wire.registry import (
@@ -131,10 +131,7 @@ class RegistryActor(Actor):
 
     def _services(self, _: Services, __: Call) -> tuple[ServiceStatus, ...]:
         known = {connector.name: connector for connector in self._book.newest().connectors}
-        return tuple(
-            upstream.status(len(_usable(known[name])), known[name].detail, known[name].server)
-            for name, upstream in self._upstreams.items()
-        )
+        return tuple(upstream.status(known[name]) for name, upstream in self._upstreams.items())
 
     async def _watch(self, request: WatchCatalogue, call: Call) -> Done:
         told = request.since
@@ -212,7 +209,3 @@ class RegistryActor(Actor):
 
     async def _save(self) -> None:
         await trio.to_thread.run_sync(memory.save, self._path, self._book.memory, limiter=self._saving)
-
-
-def _usable(connector: Connector) -> list[Tool]:
-    return [tool for tool in connector.tools if not tool.gone]

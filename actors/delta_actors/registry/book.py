@@ -51,6 +51,8 @@ class Book:
             if name not in self._configs and now - since < FORGET_REMOVED:
                 self._remembered[name] = msgspec.structs.replace(entry, removed=since)
         self._aliases = names.namespaces(self._remembered)
+        self._misfits: dict[str, tuple[str, ...]] = {}
+        self._unusable: dict[str, tuple[str, ...]] = {}
         self._connectors: dict[str, Connector] = {}
         for name, entry in self._remembered.items():
             if entry.removed is None or now - entry.removed < SHOW_REMOVED:
@@ -60,7 +62,6 @@ class Book:
         self._latest_digest = digest
         self._kept: deque[Catalogue] = deque(maxlen=KEPT_SNAPSHOTS)
         self._notes: deque[tuple[int, tuple[str, ...]]] = deque(maxlen=KEPT_NOTES)
-        self._faults: dict[str, tuple[str, ...]] = {}
         self._kept.append(self.newest())
 
     @property
@@ -107,9 +108,14 @@ class Book:
         if state is ConnectorState.STARTING and before.state in _DOWN:
             # Trying again is no news: it stays down until it is there.
             return False
+        detail = detail or self._faults(name)
         self._connectors[name] = msgspec.structs.replace(before, state=state, detail=detail)
-        if state is ConnectorState.READY and before.state in _DOWN:
-            return self._advance(f"{name} is available again", always=True) if before.tools else False
+        if state is ConnectorState.READY:
+            if before.state in _DOWN and before.tools:
+                return self._advance(f"{name} is available again", always=True)
+            if before.state is not ConnectorState.READY and not before.tools:
+                return self._advance(f"{name} is there, without tools", always=True)
+            return False
         if state in _DOWN and (before.state is ConnectorState.READY or not (before.state in _DOWN or before.tools)):
             return self._advance(f"{name} is not available: {one_line(detail, 200) or state}", always=True)
         return False
@@ -142,8 +148,9 @@ class Book:
         )
         before = self._connectors[name]
         self._connectors[name] = after = self._build(name, before.state, before.detail)
-        notes = (*_differences(name, before, after), *self._new_faults(name, build.unusable(listing)))
-        return self._advance(*notes)
+        fresh = [fault for fault in build.unusable(listing) if fault not in self._unusable.get(name, ())]
+        self._unusable[name] = build.unusable(listing)
+        return self._advance(*_differences(name, before, after), *(f"{name}: {fault}" for fault in fresh))
 
     def _build(self, name: str, state: ConnectorState = ConnectorState.STARTING, detail: str = "") -> Connector:
         entry = self._remembered[name]
@@ -158,6 +165,7 @@ class Book:
             gone=frozenset(entry.gone),
             profile=profiles.matching(self._profiles, entry.server_name),
         )
+        self._misfits[name] = listing.faults
         return Connector(
             name=name,
             state=state,
@@ -167,14 +175,13 @@ class Book:
             expose=config.expose,
             trusted=config.trust != "annotations-off",
             server=f"{entry.server_name} {entry.server_version}".strip(),
-            detail=detail or "; ".join(listing.faults),
+            detail=detail or self._faults(name),
             alias=alias,
         )
 
-    def _new_faults(self, name: str, faults: tuple[str, ...]) -> tuple[str, ...]:
-        fresh = tuple(f"{name}: {fault}" for fault in faults if fault not in self._faults.get(name, ()))
-        self._faults[name] = faults
-        return fresh
+    def _faults(self, name: str) -> str:
+        """What of the connector's listing and of the mappings for it cannot be used, in words."""
+        return "; ".join((*self._misfits.get(name, ()), *self._unusable.get(name, ())))
 
     def _advance(self, *notes: str, always: bool = False) -> bool:
         digest = self._digest()

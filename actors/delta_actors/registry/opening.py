@@ -13,7 +13,11 @@ from delta_protocol.wire.message import Json
 
 Era = Literal["auto", "legacy", "modern"]
 
-PASSED_ON = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TEMP", "TERM"})
+PASSED_ON = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TEMP", "TERM"}
+    | {"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"}
+    | {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
+)
 """What a connector gets of our environment beside `env`; ``LC_*`` and ``XDG_*`` too. Anything else may be a secret."""
 
 

@@ -15,7 +15,7 @@ from delta_actors.registry import calls
 from delta_actors.registry.opening import Era, open_client
 from delta_actors.registry.session import Session
 from delta_actors.runtime.actor import Call
-from delta_protocol.catalogue.model import ConnectorState
+from delta_protocol.catalogue.model import Connector, ConnectorState
 from delta_protocol.config import ConnectorConfig
 from delta_protocol.errors import ConnectorFailed, Overloaded
 from delta_protocol.wire.message import Json
@@ -132,25 +132,22 @@ class Upstream:
                 sent.awaited = False
             return sent.reply or ToolReply(Outcome.NO_REPLY, message=f"{self.name}: no answer by the deadline")
 
-    def status(self, tools: int, detail: str, server: str) -> ServiceStatus:
-        """Return the connector's health, that of its first session."""
+    def status(self, known: Connector) -> ServiceStatus:
+        """Return the connector's health, that of its first session; `known` is how the catalogue has it."""
         first = self._first
-        if first is None:
-            state = ConnectorState.FAILED if self.config.fault else ConnectorState.STARTING
-            waiting = "it starts when it is first needed"
-            return ServiceStatus(self.name, state, self.config.fault or detail or waiting, server, tools=tools)
-        client = first.current
+        client = first.current if first else None
+        waiting = "" if first or known.detail else "it starts when it is first needed"
         return ServiceStatus(
             name=self.name,
-            state=first.state,
-            detail=first.detail or detail,
-            server=server,
+            state=known.state,
+            detail=known.detail or waiting,
+            server=known.server,
             era=client.era if client else "",
             pid=client.pid if client else None,
-            tools=tools,
-            restarts=max(0, first.starts - 1),
-            junk_lines=first.junk_lines,
-            stderr_tail=first.stderr_tail[-STDERR_SHOWN:],
+            tools=sum(not tool.gone for tool in known.tools),
+            restarts=max(0, first.starts - 1) if first else 0,
+            junk_lines=first.junk_lines if first else 0,
+            stderr_tail=first.stderr_tail[-STDERR_SHOWN:] if first else "",
         )
 
     async def _read(self, tool: str, arguments: Json, call: Call) -> ToolReply:

@@ -70,10 +70,15 @@ def collection(given: Connector, one: Collection) -> str:
 
 
 def _heading(given: Connector) -> str:
+    """The connector's name and what it is; how it is at the moment is for `services` to say."""
     alias = given.alias or names.connector_alias(given.name)
-    server = f" · {one_line(given.server, 80)}" if given.server else ""
-    detail = f" · {one_line(given.detail, 200)}" if given.detail else ""
-    return f"## {alias}: {given.state}{server} · mode {given.mode}{detail}"
+    if given.state is ConnectorState.GONE:
+        return f"## {alias}: gone, {one_line(given.detail, 200)}"
+    if not given.tools:
+        return f"## {alias}: nothing is known of it yet; services says how it is"
+    server = f"{one_line(given.server, 80)} · " if given.server else ""
+    trust = "" if given.trusted else " · its annotations do not count"
+    return f"## {alias}: {server}mode {given.mode}{trust}"
 
 
 def _names(given: Connector) -> str:
