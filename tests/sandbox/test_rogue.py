@@ -42,7 +42,7 @@ def calls(*items: Any) -> bytes:
     return frame(Kind.CALLS, json.dumps(items).encode())
 
 
-READ = [1, "read", "tickets", "get_ticket", False, {"id": "T-1"}, 1, 1, 0]
+READ = [1, "read", "tickets", "get_ticket", False, {"id": "T-1"}, 0]
 CHANGED = {**TICKET, "status": "closed"}
 
 
@@ -75,23 +75,23 @@ STREAMS: dict[str, list[bytes]] = {
     "not a list": [frame(Kind.CALLS, b'{"a":1}')],
     "id as text": [calls(["x", *READ[1:]])],
     "id zero": [calls([0, *READ[1:]])],
-    "tool no text": [calls([1, "read", "tickets", {"a": 1}, False, {}, 1, 1, 0])],
+    "tool no text": [calls([1, "read", "tickets", {"a": 1}, False, {}, 0])],
     "unknown kind of call": [calls([1, "write", *READ[2:]])],
-    "arguments no object": [calls([1, "read", "tickets", "get_ticket", False, [1], 1, 1, 0])],
-    "infinite": [frame(Kind.CALLS, b'[[1,"sleep","","",false,{},1,1,1e999]]')],
+    "arguments no object": [calls([1, "read", "tickets", "get_ticket", False, [1], 0])],
+    "infinite": [frame(Kind.CALLS, b'[[1,"sleep","","",false,{},1e999]]')],
     "too many fields": [calls([*READ, 1])],
     "the same number twice": [calls(READ, READ)],
     "more calls than allowed": [calls(*([n, *READ[1:]] for n in range(1, 400)))],
-    "a write as a read": [calls([1, "read", "tickets", "delete_ticket", False, {"id": "T-1"}, 1, 1, 0])],
-    "an unknown tool": [calls([1, "read", "tickets", "nothing", False, {}, 1, 1, 0])],
-    "an unknown connector": [calls([1, "read", "other", "get_ticket", False, {}, 1, 1, 0])],
-    "a tool switched off": [calls([1, "read", "tickets", "hidden", False, {}, 1, 1, 0]), done()],
-    "a malformed tag": [calls([1, "read", "tickets", "echo", False, {"value": "\x01r[1,"}, 1, 1, 0])],
+    "a write as a read": [calls([1, "read", "tickets", "delete_ticket", False, {"id": "T-1"}, 0])],
+    "an unknown tool": [calls([1, "read", "tickets", "nothing", False, {}, 0])],
+    "an unknown connector": [calls([1, "read", "other", "get_ticket", False, {}, 0])],
+    "a tool switched off": [calls([1, "read", "tickets", "hidden", False, {}, 0]), done()],
+    "a malformed tag": [calls([1, "read", "tickets", "echo", False, {"value": "\x01r[1,"}, 0])],
     "done too short": [frame(Kind.DONE, b"{}")],
     "done no object": [frame(Kind.DONE, FUEL + b"5")],
     "done with NaN": [frame(Kind.DONE, FUEL + b'{"type":"ok","returned":NaN}')],
     "an unread entity": [done([entity()])],
-    "another tool's result": [calls([1, "read", "tickets", "echo", False, {}, 1, 1, 0]), done([entity()])],
+    "another tool's result": [calls([1, "read", "tickets", "echo", False, {}, 0]), done([entity()])],
     "another entity's key": [calls(READ), done([entity(key="T-2")])],
     "a path that is not there": [calls(READ), done([entity(sources=[[1, ["nope"]]])])],
     "another final value": [calls(READ), done([entity(final={**TICKET, "status": "open"})])],

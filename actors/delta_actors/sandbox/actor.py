@@ -27,7 +27,7 @@ _COMPILE_TIMEOUT = 120.0
 class SandboxActor(Actor):
     """See the package's docstring."""
 
-    role: ClassVar[Role] = Role.SANDBOX
+    role: ClassVar[str] = Role.SANDBOX
 
     def __init__(self) -> None:
         self._context: Context | None = None

@@ -166,8 +166,6 @@ class HostCall(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     tool: str
     fresh: bool
     arguments: msgspec.Raw
-    line: int
-    column: int
     ms: float
 
 

@@ -1,5 +1,5 @@
 // The only way out: the host pumps text out of here and settles answers in. There is no host function.
-const waiting = new Native.Map(); // id -> { resolve, reject, kind, at, stack, connector, tool, plan }
+const waiting = new Native.Map(); // id -> { resolve, reject, kind, stack, connector, tool, plan }
 let calls = 0, reading = 0, sent = "", outcome = null, announced = false, hurried = false;
 let consoleLines = "", consoleBytes = 0;
 
@@ -10,20 +10,20 @@ function request(kind, connector, tool, argumentsText, fresh, ms, plan) {
     throw crossed("argument", "the arguments of " + connector + "." + tool + " have " + argumentsText.length
       + " characters; the limit is " + settings.argument);
   }
-  const stack = new Native.Error().stack, at = place(stack), id = ++calls;
+  const stack = new Native.Error().stack, id = ++calls;
   const promise = new Native.Promise((resolve, reject) => {
-    mapSet(waiting, id, { resolve, reject, kind, at, stack, connector, tool, plan });
+    mapSet(waiting, id, { resolve, reject, kind, stack, connector, tool, plan });
   });
   if (kind === "read") reading++;
   sent += (sent === "" ? "" : ",") + "[" + id + ',"' + kind + '",' + stringify(connector) + "," + stringify(tool) + "," + fresh + ","
-    + argumentsText + "," + at[0] + "," + at[1] + "," + ms + "]";
+    + argumentsText + "," + ms + "]";
   return promise;
 }
 function hostError(entry, told) {
   const error = named(told.name, told.message);
   put(error, "connector", entry.connector);
   put(error, "tool", entry.tool);
-  put(error, "line", entry.at[0]);
+  put(error, "line", place(entry.stack)[0]);
   defineProperty(error, "stack", data(entry.stack));
   return error;
 }
@@ -38,7 +38,7 @@ function settle(source) {
     if (status === 1) entry.resolve({ id, value: tagged ? revive(list[i][2]) : list[i][2], __proto__: null });
     else if (status === 2) {
       try {
-        entry.resolve({ id, plan: entry.plan(entry.at), __proto__: null });
+        entry.resolve({ id, plan: entry.plan(place(entry.stack)), __proto__: null });
       } catch (error) {
         entry.reject(error);
       }
