@@ -150,7 +150,7 @@ def test_flags_go_before_the_environment_before_the_file_before_defaults(place: 
     text = "[http]\nport = 1\nhost = '127.0.0.2'\n[limits]\nworkers = 3"
     loaded = place.toml(text, ("http.port", "3"), DELTA_HTTP_PORT="2", DELTA_HTTP_HOST="127.0.0.3")
     assert (loaded.config.http.port, loaded.config.http.host, loaded.config.limits.workers) == (3, "127.0.0.3", 3)
-    assert loaded.origin(("http", "port")) == "--set http.port"
+    assert loaded.origin(("http", "port")) == "--port"
     assert loaded.origin(("http", "host")) == "DELTA_HTTP_HOST"
     assert loaded.origin(("limits", "workers")).endswith("delta.toml")
     assert loaded.origin(("limits", "idle")) == "default"

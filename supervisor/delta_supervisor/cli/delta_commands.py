@@ -33,6 +33,9 @@ from delta_supervisor.load import Flags, Loaded, load
 
 CHANNEL = "command line"
 
+_DELTA_FIELDS = ("created", "changed", "duration", "undo_of", "undone_by", "reason", "expires", "code", "notes")
+_CALL_FIELDS = ("number", "connector", "tool", "words", "state", "reversibility", "undo", "detail")
+
 
 @click.command()
 @click.argument("file", type=click.File("r", encoding="utf-8"))
@@ -68,7 +71,9 @@ def journal(before: str | None, limit: int, delta: str | None, as_json: bool, fl
         return DONE
     page: DeltaPage = _ask(loaded, lambda ref: ref.ask(ListDeltas(before, limit)))
     if as_json:
-        print_json({"deltas": [_plain(report) for report in page.deltas], "more": page.more})
+        # A page carries no calls, so it says nothing about them.
+        listed = [{"id": each.id, "state": each.state, **_fields(each)} for each in page.deltas]
+        print_json({"deltas": listed, "more": page.more})
         return DONE
     for report in page.deltas:
         print_text(words.one_line(report, time.time()))
@@ -156,31 +161,25 @@ def _answer(report: DeltaReport, as_json: bool) -> int:
 
 
 def _plain(report: DeltaReport) -> dict[str, Any]:
-    """A report by field names; what it holds as JSON text becomes JSON."""
-    return {**words.facts(report), **_fields(report)}
+    """A whole report by field names."""
+    made = [{name: getattr(call, name) for name in _CALL_FIELDS} for call in report.calls]
+    return {**words.facts(report), **_fields(report), "made": made}
 
 
 def _fields(report: DeltaReport) -> dict[str, Any]:
-    names = ("created", "changed", "duration", "undo_of", "undone_by", "reason", "expires", "code", "notes")
-    fields = {name: getattr(report, name) for name in names}
-    fields["returned"] = None if report.returned is None else exact_json.decode(report.returned)
-    fields["made"] = [
-        {
-            name: getattr(call, name)
-            for name in ("number", "connector", "tool", "words", "state", "reversibility", "undo", "detail")
-        }
-        for call in report.calls
-    ]
-    return fields
+    """What a page has too; what is kept as JSON text becomes JSON."""
+    returned = None if report.returned is None else exact_json.decode(report.returned)
+    return {**{name: getattr(report, name) for name in _DELTA_FIELDS}, "returned": returned}
 
 
 def _agreed(card: str) -> bool:
     """Show `card` and ask on the controlling terminal, which a pipe or a tool cannot answer for the person."""
     try:
-        with open("/dev/tty", "r+", encoding="utf-8", buffering=1) as terminal:
-            terminal.write(f"{card}\n\nApply this? [y/N] ")
-            terminal.flush()
-            return terminal.readline().strip().lower() in ("y", "yes")
+        # Two files: a terminal cannot be sought, which one for both directions would need.
+        with open("/dev/tty", "w", encoding="utf-8") as shown, open("/dev/tty", encoding="utf-8") as typed:
+            shown.write(f"{card}\n\nApply this? [y/N] ")
+            shown.flush()
+            return typed.readline().strip().lower() in ("y", "yes")
     except OSError:
         raise Refused(
             "there is no terminal to ask on; approve from a terminal, or allow `--yes` with "

@@ -66,7 +66,8 @@ def status(as_json: bool, flags: Flags) -> int:
         found = client.status()
     connectors = _connectors(state_dir, found)
     if as_json:
-        print_json({**msgspec.to_builtins(found), "connectors": msgspec.to_builtins(connectors)})
+        services = [msgspec.structs.asdict(each) for each in connectors]
+        print_json({**msgspec.to_builtins(found), "connectors": services})
         return DONE
     _print_status(found, connectors)
     return DONE

@@ -22,6 +22,7 @@ from delta_supervisor.load.shape import Path as Keys
 from delta_supervisor.places import config_file, default_state_dir
 
 SECTIONS = ("http", "auth", "limits", "supervision")
+_FLAGS = {"http.host": "--host", "http.port": "--port", "mode": "--mode"}
 _OWN_VARIABLES = ("DELTA_CONFIG", "DELTA_STATE_DIR")
 
 
@@ -109,7 +110,7 @@ def load(flags: Flags, environment: Mapping[str, str], workspace: Path) -> Loade
         _read_file(file, sources)
     _read_environment(environment, sources)
     for key, value in flags.settings:
-        sources.set(tuple(key.split(".")), value, f"--set {key}", text=True)
+        sources.set(tuple(key.split(".")), value, _FLAGS.get(key, f"--set {key}"), text=True)
     chosen = bool(sources.origins)
     state_dir, state_dir_origin = _state_dir(flags, environment, sources, workspace)
     config = Shaper(sources.is_text, sources.origin).struct(sources.tree, StackConfig, ())
