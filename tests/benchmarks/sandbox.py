@@ -37,8 +37,10 @@ ONE_CALL = "const t = await tickets.ticket.get('T-1'); return t.title"
 IN_TURN = (
     f"let n = 0; for (let i = 0; i < {SEQUENTIAL}; i++) n += (await tickets.get_ticket({{id: 'T-' + i}})).n; return n"
 )
+TOGETHER = (
     f"const all = Array.from({{length: {BATCHED}}}, (_, i) => tickets.get_ticket({{id: 'T-' + i}}));"
     "return (await Promise.all(all)).length"
+)
 ANSWER = ok(TICKET)
 
 
