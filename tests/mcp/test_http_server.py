@@ -7,16 +7,16 @@ import random
 import socket
 from typing import Any
 
-import httpx
 import pytest
 import trio
 
 from delta_actors.mcp import DeltaServer, ServerSettings
 from delta_protocol.config import HttpConfig
 from delta_protocol.errors import Refused
+from delta_protocol.mcp import sse
 from delta_protocol.wire.message import Principal
 from tests.mcp.samples import Log, modern, note, request, sample_server
-from tests.mcp.web import events, listening, site
+from tests.mcp.web import events, listening, raw_request, site
 
 GREET = {"elicitation": {}, "roots": {}}
 
@@ -131,7 +131,7 @@ async def test_a_long_silence_becomes_a_stream_that_is_kept_alive() -> None:
     async with site(sample_server(Log()), patience=0.05, keep_alive=0.05) as web:
         message = modern(1, "tools/call", name="echo", arguments={"text": "late", "delay": 0.5})
         answer = await web.modern(message)
-        assert answer.text.count(":\n\n") >= 2
+        assert answer.text.count(sse.KEEP_ALIVE.decode()) >= 2
         assert events(answer)[0]["result"]["content"][0]["text"] == "late"
 
 
@@ -210,7 +210,8 @@ async def test_changed_tools_reach_the_legacy_stream_and_the_modern_subscription
             async with web.http.stream(method, web.url, json=body, headers=given) as stream:
                 async for line in stream.aiter_lines():
                     if line.startswith("data: "):
-                        told.append(json.loads(line[6:]).get("method", "result"))
+                        message = json.loads(line[6:])
+                        told.append(message.get("method", "result"))
 
         listen = modern("s", "subscriptions/listen", notifications={"toolsListChanged": True})
         modern_headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "subscriptions/listen"}
@@ -264,25 +265,23 @@ async def test_more_requests_than_there_is_room_for_are_told_to_come_back() -> N
 async def test_a_body_over_the_limit_is_refused_announced_or_not() -> None:
     """Pitfall 5."""
 
-    async def parts() -> Any:
-        for _ in range(40):
-            yield b" " * 1000
-
     async with site(sample_server(Log()), config=HttpConfig(max_body=20_000)) as web:
-        for body in (b" " * 40_000, parts()):
-            try:
-                answer = await web.http.post(web.url, content=body, headers={"content-type": "application/json"})
-            except httpx.WriteError:
-                continue
-            assert answer.status_code == 413
+        chunk = b"1000\r\n" + b" " * 0x1000 + b"\r\n"
+        chunked = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        chunked += b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 6
+        for sent in (raw_request(modern(1, "tools/list"), 40_000), chunked):
+            stream = await trio.open_tcp_stream("127.0.0.1", web.port)
+            await stream.send_all(sent)
+            with trio.fail_after(30):
+                assert b" 413 " in await stream.receive_some(1000)
+            await stream.aclose()
         assert (await web.modern(modern(1, "tools/list"))).status_code == 200
 
 
 async def test_a_body_that_never_ends_is_cut_at_the_deadline() -> None:
     async with site(sample_server(Log(), ServerSettings(deadline=0.3))) as web:
         stream = await trio.open_tcp_stream("127.0.0.1", web.port)
-        head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"
-        await stream.send_all(head.encode())
+        await stream.send_all(raw_request(modern(1, "tools/list"), 500))
         with trio.fail_after(30):
             assert b" 408 " in await stream.receive_some(1000)
         await stream.aclose()
@@ -359,13 +358,8 @@ async def test_a_client_that_stops_reading_cannot_hold_the_shutdown() -> None:
         return "x" * (8 << 20)
 
     async with site(server, stall=1.0, graceful=0.1) as web:
-        body = json.dumps(modern(1, "tools/call", name="flood", arguments={})).encode()
-        head = (
-            f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-            "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: flood\r\n\r\n"
-        )
         stalled = socket.create_connection(("127.0.0.1", web.port))
-        stalled.sendall(head.encode() + body)
+        stalled.sendall(raw_request(modern(1, "tools/call", name="flood", arguments={})))
         await trio.sleep(0.5)
         web.shutdown.set()
         with trio.fail_after(30):
@@ -377,13 +371,8 @@ async def test_a_pipelined_second_request_is_answered_and_a_vanished_client_noti
     """Pitfall 3: with a second request queued a disconnect goes unseen until something is sent."""
     log = Log()
     async with site(sample_server(log), patience=0.1, keep_alive=0.1) as web:
-        body = json.dumps(modern(1, "tools/call", name="wait", arguments={})).encode()
-        head = (
-            f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-            "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: wait\r\n\r\n"
-        )
         stream = await trio.open_tcp_stream("127.0.0.1", web.port)
-        await stream.send_all((head.encode() + body) * 2)
+        await stream.send_all(raw_request(modern(1, "tools/call", name="wait", arguments={})) * 2)
         while not log.started:
             await trio.sleep(0.01)
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")

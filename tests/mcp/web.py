@@ -7,7 +7,6 @@ import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import httpx
@@ -78,14 +77,25 @@ async def site(
         await serve_http(server, [own], chosen, shutdown, authenticate, task_status=task_status)
         done.set()
 
-    async with trio.open_nursery() as nursery:
-        await nursery.start(partial(serve))
-        limits = httpx.Limits(max_connections=None)
-        async with httpx.AsyncClient(timeout=60, limits=limits) as http:
-            yield Site(f"http://127.0.0.1:{port}/mcp", port, shutdown, http, done)
-        shutdown.set()
-    if listener is None:
-        own.close()
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(serve)
+            limits = httpx.Limits(max_connections=None)
+            async with httpx.AsyncClient(timeout=60, limits=limits) as http:
+                yield Site(f"http://127.0.0.1:{port}/mcp", port, shutdown, http, done)
+            shutdown.set()
+    finally:
+        if listener is None:
+            own.close()
+
+
+def raw_request(message: dict[str, Any], length: int | None = None) -> bytes:
+    """A modern request as bytes for a socket; `length` announces another length than the body's."""
+    body = json.dumps(message).encode()
+    headers = {"host": "localhost", "content-type": "application/json", **routing(message)}
+    headers["content-length"] = str(len(body) if length is None else length)
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body
 
 
 def listening() -> socket.socket:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-KEEP_ALIVE = b": \n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
 
 
 class Event(msgspec.Struct, frozen=True):
