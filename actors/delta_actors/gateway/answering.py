@@ -46,7 +46,7 @@ class Answers:
 
     async def result(self, facts: Facts, since: Sequence[str]) -> ToolResult:
         """Return the tool result: value, outcome, then what else there is to say."""
-        blocks = [facts.heading, facts.failure]
+        blocks = [facts.heading, compose.short(facts.failure, self.budget // 4, "")]
         structured: dict[str, Any] = {"returned": None}
         if facts.report is not None:
             words = report.outcome(facts.report)

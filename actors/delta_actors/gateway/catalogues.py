@@ -55,10 +55,14 @@ class Catalogues:
         return max((at for at, _ in news), default=number), [note for _, note in news]
 
     async def start_connectors(self) -> None:
-        """Tell the registry, once, that a client has had its first answer."""
-        if not self._started:
-            self._started = True
+        """Tell the registry, once, that a client has had its first answer; `watch` tells every later incarnation."""
+        if self._started:
+            return
+        self._started = True
+        try:
             await self._registry.tell(StartConnectors())
+        except DeltaError:
+            return
 
     async def watch(self) -> None:
         """Follow the registry for ever; begins anew when it was restarted."""

@@ -13,7 +13,7 @@ from collections import OrderedDict
 import trio
 
 from delta_actors.runtime.actor import Ref
-from delta_protocol.errors import Refused
+from delta_protocol.errors import ActorUnavailable, Refused
 from delta_protocol.wire.auth import Verified, VerifyToken
 from delta_protocol.wire.message import Principal
 
@@ -55,8 +55,11 @@ class Doorkeeper:
         return principal
 
     async def _verify(self, key: bytes, token: str) -> Principal:
-        with trio.fail_after(_PATIENCE):
-            verified = await self._auth.ask(VerifyToken(token), principal=LOOPBACK, nowait=True)
+        try:
+            with trio.fail_after(_PATIENCE):
+                verified = await self._auth.ask(VerifyToken(token), nowait=True)
+        except trio.TooSlowError:
+            raise ActorUnavailable("tokens cannot be verified now; try again") from None
         self._verified[key] = (verified.principal, trio.current_time() + _lifetime(verified))
         while len(self._verified) > KEPT:
             self._verified.popitem(last=False)

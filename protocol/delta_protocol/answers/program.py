@@ -11,6 +11,9 @@ from delta_protocol.changes.model import Path, Plan, ResultRef, Value
 from delta_protocol.codecs.exact_json import is_array, is_object
 from delta_protocol.wire.sandbox import ProgramError
 
+LONGEST_MESSAGE = 2_000
+"""Characters of an error's message that are passed on: a program can throw anything."""
+
 Numbers = Mapping[int, tuple[int, Path]]
 """Which call makes a recorded write, and where in the call's result that write's own result lies."""
 
@@ -30,7 +33,7 @@ def error_text(error: ProgramError) -> str:
 
 def error_facts(error: ProgramError) -> dict[str, Any]:
     """Return the same for programs: the `error` of structured content."""
-    facts: dict[str, Any] = {"kind": error.kind, "name": error.name, "message": error.message}
+    facts: dict[str, Any] = {"kind": error.kind, "name": error.name, "message": error.message[:LONGEST_MESSAGE]}
     if error.line:
         facts |= {"line": error.line, "column": error.column}
     if error.limit:
