@@ -129,7 +129,7 @@ async def test_a_first_start_that_fails_is_the_openers_error(tmp_path: Path) -> 
 
 async def test_a_circle_of_waits_is_refused(tmp_path: Path) -> None:
     circle = {"a": frozenset({"b"}), "b": frozenset({"a"})}
-    with pytest.raises(ValueError, match="a -> b -> a"):
+    with pytest.raises(ValueError, match=r"(a -> b|b -> a)"):
         async with open_actors({}, state_dir=tmp_path, asks=circle):
             pytest.fail("opened")
 
@@ -162,4 +162,7 @@ def test_the_stack_s_own_table_is_acyclic_and_a_circle_would_be_found() -> None:
 
     assert cycle(STACK) == ()
     assert cycle(ASKS) == ()
-    assert cycle({"a": frozenset({"b"}), "b": frozenset({"c"}), "c": frozenset({"b"})}) == ("b", "c", "b")
+    assert cycle({"a": frozenset({"b"}), "b": frozenset({"c"}), "c": frozenset({"b"})}) in {
+        ("b", "c", "b"),
+        ("c", "b", "c"),
+    }

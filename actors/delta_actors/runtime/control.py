@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from socket import socket
 from typing import TypeVar
@@ -43,7 +43,7 @@ class Control:
 
 
 @asynccontextmanager
-async def open_control(sock: socket) -> AsyncIterator[Control]:
+async def open_control(sock: socket) -> AsyncGenerator[Control, None]:
     """Greet an actor process over `sock` (one end of a socket pair, taken over) and keep the link while inside.
 
     Raises `ActorCrashed` when it died before it greeted. Leaving the block closes the socket, which tells the actor

@@ -7,7 +7,7 @@ deadline needs no help: a handler runs in a cancel scope that ends at it. What a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ CURRENT: ContextVar[Inherited] = ContextVar("delta_current_call", default=NOTHIN
 
 
 @contextmanager
-def speaking_for(principal: Principal, origin: Origin | None = None, trace: str = "") -> Iterator[None]:
+def speaking_for(principal: Principal, origin: Origin | None = None, trace: str = "") -> Generator[None, None, None]:
     """Let asks in this block (and tasks begun in it) go out on behalf of `principal`: for edges and for tests."""
     token = CURRENT.set(Inherited(principal, origin, trace))
     try:

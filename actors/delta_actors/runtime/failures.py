@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Sequence
+from typing import cast
 
 import trio
 
@@ -14,8 +16,12 @@ log = logging.getLogger("delta.actors")
 
 def sole(error: BaseException) -> BaseException:
     """Return the exception inside groups of one: what a nursery makes of a single failure."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    inner: Sequence[BaseException] = [error]
+    while len(inner) == 1:
+        error = inner[0]
+        if not isinstance(error, BaseExceptionGroup):
+            return error
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
     return error
 
 

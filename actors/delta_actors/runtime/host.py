@@ -44,7 +44,7 @@ class ActorContext:
     nursery: trio.Nursery
     links: trio.Nursery
     stopping: trio.Event = field(default_factory=trio.Event)
-    refs: dict[str, ActorRef] = field(default_factory=dict)
+    refs: dict[str, ActorRef] = field(default_factory=dict[str, ActorRef])
 
     @property
     def role(self) -> str:

@@ -8,7 +8,7 @@ backlog), then fails with `ActorUnavailable`.
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
@@ -90,7 +90,7 @@ class ActorRef:
         return self._stream(request)
 
     @asynccontextmanager
-    async def _stream(self, request: Request[Any]) -> AsyncIterator[trio.MemoryReceiveChannel[Item]]:
+    async def _stream(self, request: Request[Any]) -> AsyncGenerator[trio.MemoryReceiveChannel[Item], None]:
         # The call runs in the link's nursery, so that what the block raises is not wrapped in a group. It still ends
         # with the block, and by the block's deadline.
         send, receive = trio.open_memory_channel[Item](0)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import trio
@@ -52,7 +52,7 @@ from delta_protocol.wire.envelope import (
     Tell,
     body,
 )
-from delta_protocol.wire.message import SYSTEM, Item, Origin, Principal, Request, Role
+from delta_protocol.wire.message import SYSTEM, Event, Item, Origin, Principal, Request, Role
 
 log = logging.getLogger("delta.actors")
 
@@ -319,7 +319,7 @@ class CalleeLink:
         if deadline <= trio.current_time():
             return self._refuse(ask, DeadlineExceeded(f"the deadline had passed when {self.role} read the request"))
         call = ServedCall(self, ask, message, self._inherited(ask), deadline)
-        kind: type[Request[Any]] = type(message)
+        kind = cast("type[Request[Any]]", type(message))
         if kind in self.handlers.inline:
             self._run_inline(call)
         elif kind in self.handlers.asks:
@@ -352,7 +352,7 @@ class CalleeLink:
         except UNREADABLE as error:
             log.warning("%s drops an event from %s: %s", self.role, self.caller, error)
             return
-        handler = self.handlers.events.get(type(event))
+        handler = self.handlers.events.get(cast("type[Event]", type(event)))
         if handler is None:
             log.warning("%s drops an event from %s: it takes no %s", self.role, self.caller, type(event).__name__)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import trio
 
@@ -91,17 +91,17 @@ class TaskSupervisor:
         """End an actor as SIGKILL would end a process: no drain; calls in flight fail."""
         self._lives[role].scope.cancel()
 
-    async def _restart(self, roles: Iterable[str], delay: float) -> None:
-        roles = tuple(roles)
+    async def _restart(self, roles: tuple[str, ...], delay: float) -> None:
         with trio.CancelScope() as scope:
             for role in roles:
                 self._delayed[role] = scope
+            starting = roles[0]
             try:
                 await trio.sleep(delay)
-                for role in roles:
-                    await self._start(role)
+                for starting in roles:
+                    await self._start(starting)
             except Exception as error:  # noqa: BLE001 - a start that failed is an end like any other
-                self._ends_in.send_nowait((role, error))
+                self._ends_in.send_nowait((starting, sole(error)))
             finally:
                 for role in roles:
                     if self._delayed.get(role) is scope:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -121,7 +121,7 @@ async def open_actors(
     restart: Mapping[str, Restart] | None = None,
     intensity: Intensity = OTP_INTENSITY,
     backoff: Backoff = DEFAULT_BACKOFF,
-) -> AsyncIterator[System]:
+) -> AsyncGenerator[System, None]:
     """Run `actors` as supervised tasks while inside; leaving stops them in reverse order within their `stop_timeout`.
 
     `sockets` are listening sockets for the outside, by role and name; they stay the caller's. `asks` must be acyclic.

@@ -53,8 +53,8 @@ def schema_digest(messages: Iterable[type[Any]]) -> bytes:
     Both ends are usually the same program; they differ when files were upgraded under a running stack.
     """
     types: list[Any] = sorted(messages, key=lambda message: message.__name__)
-    replies = [message.reply_type() for message in types if issubclass(message, Request)]
-    kinds = [envelope.FromCaller, envelope.FromCallee, Item]
+    replies: list[Any] = [message.reply_type() for message in types if issubclass(message, Request)]
+    kinds: list[Any] = [envelope.FromCaller, envelope.FromCallee, Item]
     schemas = [msgspec.json.schema(kind) for kind in (*types, *replies, *kinds)]
     return hashlib.sha256(msgspec.json.encode(schemas)).digest()
 

@@ -7,7 +7,8 @@ Nobody asks transport: a connector's question travels up the call that caused it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, cast, get_args
 
 from delta_protocol.wire import auth, control, journal, registry, results, sandbox
 from delta_protocol.wire.message import Answer, Item, Progress, Question, Role
@@ -47,20 +48,9 @@ ITEMS: tuple[type[Item], ...] = (Progress, Question, Answer, registry.CatalogueC
 
 def cycle(asks: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
     """Return the roles of a circle of waits in `asks`, first role repeated at the end; empty when there is none."""
-    done: set[str] = set()
-
-    def visit(role: str, path: tuple[str, ...]) -> tuple[str, ...]:
-        if role in path:
-            return (*path[path.index(role) :], role)
-        if role in done:
-            return ()
-        for callee in sorted(asks.get(role, frozenset())):
-            if found := visit(callee, (*path, role)):
-                return found
-        done.add(role)
-        return ()
-
-    for start in sorted(asks):
-        if found := visit(start, ()):
-            return found
+    try:
+        TopologicalSorter(asks).prepare()
+    except CycleError as error:
+        # graphlib names the circle from callee to caller.
+        return tuple(reversed(cast("list[str]", error.args[1])))
     return ()
