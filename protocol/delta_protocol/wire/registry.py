@@ -59,7 +59,12 @@ class ToolReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReadTool(Request[ToolReply], frozen=True):
-    """Call a tool that only reads. A tool that may write is refused with `WriteNotPlanned`."""
+    """Call a tool that only reads. A tool that may write is refused with `WriteNotPlanned`.
+
+    This and the two below raise `NotFound`, `Refused`, `WriteNotPlanned`, `Conflict`, `Invalid`, `Overloaded` and
+    `ConnectorFailed` before anything is sent; only `DeadlineExceeded` and `ActorCrashed` leave open whether it was.
+    A tool may be named by its own name or by its alias.
+    """
 
     connector: str
     tool: str
