@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.changes.catalogues import catalogue, tickets
 
 from delta_protocol.changes.holes import pack, reference
 from delta_protocol.changes.images import NOTHING
@@ -26,6 +25,7 @@ from delta_protocol.changes.model import (
 from delta_protocol.changes.plan import build_plan, completed, place, plan_hash, sealed, verify
 from delta_protocol.codecs import exact_json
 from delta_protocol.errors import Invalid
+from tests.changes.catalogues import catalogue, tickets
 
 T1 = {
     "id": "T-1",
@@ -73,12 +73,14 @@ def test_the_ticket_task_is_two_calls() -> None:
     update, comment = plan.calls
     assert (update.reversibility, comment.reversibility) == (Reversibility.R1, Reversibility.R0)
     assert update.words == "T-1: status open → closed, labels +late"
-    assert update.inverse is not None and json.loads(update.inverse.arguments.json) == {
+    assert update.inverse is not None
+    assert json.loads(update.inverse.arguments.json) == {
         "id": "T-1",
         "status": "open",
         "labels": ["bug"],
     }
-    assert comment.inverse is not None and comment.inverse.tool == "delete_comment"
+    assert comment.inverse is not None
+    assert comment.inverse.tool == "delete_comment"
     assert comment.inverse.arguments == pack({"id": "T-1", "comment_id": reference(2, ("id",))})
     (precondition,) = plan.preconditions
     assert set(precondition.fields) == {"status", "labels", "comments"}
@@ -96,7 +98,7 @@ def test_64_bit_integers_stay_exact() -> None:
 
 
 def test_a_field_no_tool_sets_is_named_with_its_line() -> None:
-    with pytest.raises(Invalid, match="line 4: `nope` of a ticket cannot be set.*`status`"):
+    with pytest.raises(Invalid, match=r"line 4: `nope` of a ticket cannot be set.*`status`"):
         planned(ticket_change(T1 | {"nope": 1}))
 
 
@@ -125,7 +127,8 @@ def test_a_created_entity_takes_later_changes_into_its_creation() -> None:
         ("add_comment", {"id": None, "body": "first"}),
     ]
     assert plan.calls[1].arguments == pack({"id": reference(1, ("id",)), "assignee": "eva"})
-    assert plan.calls[0].inverse is not None and plan.calls[0].inverse.tool == "delete_ticket"
+    assert plan.calls[0].inverse is not None
+    assert plan.calls[0].inverse.tool == "delete_ticket"
 
 
 def test_created_and_deleted_again_is_nothing() -> None:
@@ -205,7 +208,8 @@ def test_an_unread_file_asks_for_its_before_image_and_learns_from_it() -> None:
     verify(full, catalogue())
     edit = next(call for call in full.calls if call.tool == "edit_file")
     new = next(call for call in full.calls if call.tool == "write_file")
-    assert edit.reversibility is Reversibility.R1 and edit.inverse is not None
+    assert edit.reversibility is Reversibility.R1
+    assert edit.inverse is not None
     assert json.loads(edit.inverse.arguments.json) == {"path": "a.txt", "content": "old"}
     assert new.irreversible_because == "no tool deletes what write_file makes"
     assert {p.before for p in full.preconditions} == {b'{"content":"old"}', b"null"}

@@ -1,3 +1,4 @@
+# ruff: noqa: A002, N803 - the tools' parameters have the names that connectors use
 """A registry that is not one: the test catalogue over a model store, with faults to order."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One delta being applied: drives the machine of `delta_protocol.changes.apply` with disk, connectors and time.
 
-The task belongs to the journal, not to the call that started it. At the client's deadline no further call is begun; what was
-sent is settled for at most `settle` seconds more; then the task ends and says what is not known.
+The task belongs to the journal, not to the call that started it. At the client's deadline no further call is begun;
+what was sent is settled for at most `settle` seconds more; then the task ends and says what is not known.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Applying:
         self._turned.set()
 
     async def run(self, steps: Steps[DeltaState]) -> None:
-        """Drive `steps` to their end. Always ends with the delta in a state that says what is known, unless cancelled from
-        outside (the actor stops): then recovery goes on from what is stored."""
+        """Drive `steps` to their end. Always ends with the delta in a state that says what is known, unless cancelled
+        from outside (the actor stops): then recovery goes on from what is stored."""
         try:
             with trio.CancelScope(deadline=self._hard) as scope:
                 async with trio.open_nursery() as nursery:

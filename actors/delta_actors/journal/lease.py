@@ -1,4 +1,6 @@
-"""Who applies a delta: boot id, process id and process start time, so that a live owner is never mistaken for a dead one."""
+"""Who applies a delta: boot id, process id and process start time, so that a live owner is never mistaken for a dead
+one.
+"""
 
 from __future__ import annotations
 

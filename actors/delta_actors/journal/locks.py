@@ -1,7 +1,7 @@
 """Entity locks: held from the re-read to the read-back, so that two deltas never write to one entity at a time.
 
-A delta takes all its locks at once, in first come first served order, so no two can wait for each other. A call of which
-no entity is known takes its whole connector.
+A delta takes all its locks at once, in first come first served order, so no two can wait for each other. A call of
+which no entity is known takes its whole connector.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The schema of the journal's file, as numbered steps. A file written by a newer program is refused, never guessed at."""
+"""The schema of the journal's file, as numbered steps. A file written by a newer program is refused, never guessed
+at.
+"""
 
 from __future__ import annotations
 

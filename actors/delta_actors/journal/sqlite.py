@@ -1,4 +1,5 @@
-"""The store over SQLite: an append-only event log, and beside it, in the same transaction, the state of deltas and calls.
+"""The store over SQLite: an append-only event log, and beside it, in the same transaction, the state of deltas and
+calls.
 
 Before-images, results and programs are stored compressed.
 """
@@ -211,8 +212,8 @@ def _move_call(db: sqlite3.Connection, delta: str, number: int, change: CallChan
         raise Refused(f"call {number} of {delta} is {old}", state=str(old), delta=delta, call=number)
     probed = old is CallState.SENT and change.state in {CallState.ACKED, CallState.FAILED, CallState.UNKNOWN}
     db.execute(
-        "UPDATE call SET state = ?, detail = coalesce(?, detail), result = coalesce(?, result), after = coalesce(?, after),"
-        " probe = CASE WHEN ? THEN ? ELSE probe END WHERE delta = ? AND number = ?",
+        "UPDATE call SET state = ?, detail = coalesce(?, detail), result = coalesce(?, result), "
+        "after = coalesce(?, after), probe = CASE WHEN ? THEN ? ELSE probe END WHERE delta = ? AND number = ?",
         (
             change.state,
             change.detail,

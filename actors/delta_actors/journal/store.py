@@ -18,7 +18,9 @@ from delta_protocol.wire.message import Json
 
 
 class Fixed(msgspec.Struct, frozen=True, array_like=True):
-    """What is written once per delta: the program and the plan made of it. Secrets are redacted before they come here."""
+    """What is written once per delta: the program and the plan made of it. Secrets are redacted before they come
+    here.
+    """
 
     code: str = ""
     options: str = ""
@@ -50,7 +52,9 @@ class CallRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """One delta. `needs_person`: an approval bound to `plan.hash` is required; `approved_by` is the channel that gave it."""
+    """One delta. `needs_person`: an approval bound to `plan.hash` is required; `approved_by` is the channel that gave
+    it.
+    """
 
     id: str
     state: DeltaState
@@ -103,10 +107,11 @@ class Store(Protocol):
         ...
 
     async def move(self, delta: str, *moves: Move, also: Mapping[str, Move] = {}) -> Record:
-        """Make moves of one delta (and one move each of others, `also`) in one transaction; return the delta as it then is.
+        """Make moves of one delta (and one move each of others, `also`) in one transaction; return the delta as it
+        then is.
 
-        Raises `Refused` (with the state it is in) when the delta is in none of the expected states or the table of states
-        does not allow the move, `NotFound` for an unknown id. Then nothing is stored.
+        Raises `Refused` (with the state it is in) when the delta is in none of the expected states or the table of
+        states does not allow the move, `NotFound` for an unknown id. Then nothing is stored.
         """
         ...
 
@@ -115,7 +120,9 @@ class Store(Protocol):
         ...
 
     async def find_repeat(self, fingerprint: str, since: float) -> Record | None:
-        """Return the newest delta of that fingerprint created after `since` that is applied, being applied, or pending."""
+        """Return the newest delta of that fingerprint created after `since` that is applied, being applied, or
+        pending.
+        """
         ...
 
     async def page(self, principal: str | None, before: str | None, limit: int) -> tuple[Record, ...]:

@@ -5,8 +5,9 @@
     step = next(steps)                       # Save, Send, Look or Pause
     step = steps.send(answer)                # ... until StopIteration, whose value is the final state
 
-Invariants: no `Send` before every precondition was read; every `Send` follows a durable `Save` of its intent; a write whose
-answer was lost is probed, never assumed; nothing is called verified without a read. Source: plan-apply-undo 5.9 to 5.12.
+Invariants: no `Send` before every precondition was read; every `Send` follows a durable `Save` of its intent; a write
+whose answer was lost is probed, never assumed; nothing is called verified without a read. Source: plan-apply-undo 5.9
+to 5.12.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ RATE_LIMIT_TRIES = 5
 
 
 class Apply:
-    """The machine. `turn_back()` may be called between steps; `states` and `results` come from storage after a crash."""
+    """The machine. `turn_back()` may be called between steps; `states` and `results` come from storage after a
+    crash.
+    """
 
     def __init__(
         self,
@@ -74,7 +77,9 @@ class Apply:
         return (yield from self._forward())
 
     def resume(self, state: DeltaState) -> Steps[DeltaState]:
-        """Go on after a crash: probe what may have been sent, then roll back, finish reading back, or stop for a person."""
+        """Go on after a crash: probe what may have been sent, then roll back, finish reading back, or stop for a
+        person.
+        """
         progress = self.progress
         for call in progress.plan.calls:
             if progress.states[call.number] in MAYBE_SENT:
@@ -201,7 +206,9 @@ class Apply:
         return f"call {call.number} failed: {call.connector}.{call.tool}: {reply.message or reply.outcome}"
 
     def _settle(self, call: PlannedCall, why: str, *, resend: bool = False) -> Steps[Made]:
-        """Find out whether a call without an answer was made, and store it. `resend`: not made leaves it to be sent again."""
+        """Find out whether a call without an answer was made, and store it. `resend`: not made leaves it to be sent
+        again.
+        """
         made, image = Made.UNSURE, UNKNOWN
         for delay in (0.0, *RETRIES):
             if delay:

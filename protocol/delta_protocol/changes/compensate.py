@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from delta_protocol.changes.holes import dig
-from delta_protocol.changes.images import NOTHING, UNKNOWN, field_of, is_known
+from delta_protocol.changes.images import NOTHING, UNKNOWN, Image, field_of, is_known
 from delta_protocol.changes.model import PlannedCall
 from delta_protocol.changes.normalise import same
-from delta_protocol.changes.readback import count
+from delta_protocol.changes.readback import count, countable
 from delta_protocol.changes.states import MADE
 from delta_protocol.changes.steps import CallChange, Pause, Progress, Reply, Save, Send, Steps, look, save_call
 from delta_protocol.codecs import exact_json
@@ -31,12 +31,10 @@ def roll_back(progress: Progress, reason: str, *, already: bool = False) -> Step
     if not already:
         progress.reason = reason
         yield Save(DeltaState.ROLLING_BACK, reason=reason)
-    stays: list[int] = []
     for call in reversed(progress.plan.calls):
-        if (progress.states[call.number] in _OPEN and not (yield from _take_back(progress, call))) or progress.states[
-            call.number
-        ] is CallState.COMPENSATION_FAILED:
-            stays.append(call.number)
+        if progress.states[call.number] in _OPEN:
+            yield from _take_back(progress, call)
+    stays = bool(progress.made()) or CallState.COMPENSATION_FAILED in progress.states.values()
     final = DeltaState.PARTIAL if stays else DeltaState.ROLLED_BACK
     yield Save(final)
     return final
@@ -100,7 +98,7 @@ def _now(progress: Progress, call: PlannedCall) -> Steps[Any]:
     return (yield from look(progress, call.connector, call.read_back))
 
 
-def taken_back(progress: Progress, call: PlannedCall, now: Any) -> bool | None:  # noqa: ANN401 - an image
+def taken_back(progress: Progress, call: PlannedCall, now: Image) -> bool | None:
     """Return whether the image shows the entity as before the call; None where it cannot tell."""
     if now is UNKNOWN or call.read_back is None:
         return None
@@ -115,28 +113,34 @@ def taken_back(progress: Progress, call: PlannedCall, now: Any) -> bool | None: 
         expected = progress.expected(read)
     except Invalid:
         return None
+    if not all(countable(now, name) for name, _ in (*expected.contains, *expected.lacks)):
+        return None
     if expected.contains and not expected.expect and call.operation in {"add", "create"}:
         return all(count(now, name, item) <= count(before, name, item) for name, item in expected.contains)
     if expected.lacks:
-        back = all(count(now, name, item) >= max(1, count(before, name, item)) for name, item in expected.lacks)
-        return True if back else _as_new(call)
+        return all(_put_back(before, now, name, item) for name, item in expected.lacks)
     if not is_known(before) or now is NOTHING:
         return None
     return all(_alike(before, now, name) for name in call.fields)
 
 
-def _as_new(call: PlannedCall) -> bool | None:
-    # An element that was put back has a new key: the lookup by its old one proves nothing.
-    return None if call.inverse is not None and call.reversibility == "R2" else False
+def _put_back(before: Image, now: Image, name: str, item: Any) -> bool:  # noqa: ANN401 - any JSON value
+    """Return whether a removed element is there again, under whatever key: an element is known by its other fields."""
+    had, array = field_of(before, name) if is_known(before) else (False, None)
+    gone = [each for each in array if same(item, each)] if had and isinstance(array, list) else []
+    if isinstance(item, dict) and gone and isinstance(gone[0], dict):
+        content = {key: value for key, value in gone[0].items() if key not in item}
+        return count(now, name, content) >= count(before, name, content)
+    return count(now, name, item) >= max(1, count(before, name, item))
 
 
-def _alike(before: Any, now: Any, name: str) -> bool:  # noqa: ANN401 - images
+def _alike(before: Image, now: Image, name: str) -> bool:
     had, was = field_of(before, name)
     has, value = field_of(now, name)
     return (same(was, value) and same(value, was)) if had and has else was is None and value is None
 
 
-def _foreign(progress: Progress, call: PlannedCall, now: Any) -> str:  # noqa: ANN401 - an image
+def _foreign(progress: Progress, call: PlannedCall, now: Image) -> str:
     """Return what somebody else made of what we wrote, or an empty text."""
     if call.operation != "update" or call.read_back is None or not is_known(now):
         return ""

@@ -1,4 +1,6 @@
-"""The fewest tool calls that bring one entity from its before-image to where the program left it (plan-apply-undo 5.8)."""
+"""The fewest tool calls that bring one entity from its before-image to where the program left it (plan-apply-undo
+5.8).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from delta_protocol.errors import Invalid
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The entity being covered. `complete`: the before-image shows all of it. `lines`: where each field was assigned."""
+    """The entity being covered. `complete`: the before-image shows all of it. `lines`: where each field was
+    assigned.
+    """
 
     connector: Connector
     collection: Collection

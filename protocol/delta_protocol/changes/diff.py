@@ -42,10 +42,7 @@ def element_changes(elements: Elements, before: Tree, after: Tree) -> ElementCha
     """Return the change as element operations, or None where they cannot express it (order, no key, no tool)."""
     if not isinstance(before, list) or not isinstance(after, list):
         return None
-    if elements.key == "":
-        found = _scalars(before, after)
-    else:
-        found = _keyed(elements.key, before, after)
+    found = _keyed(elements.key, before, after) if elements.key else _scalars(before, after)
     if found is None or (found.added and elements.add is None) or (found.removed and elements.remove is None):
         return None
     if found.changed and not _can_change(elements, found):

@@ -1,4 +1,6 @@
-"""From a recording to drafts of calls, still in program order: entity changes covered, creates completed, batches joined."""
+"""From a recording to drafts of calls, still in program order: entity changes covered, creates completed, batches
+joined.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ from delta_protocol.errors import Invalid
 
 @dataclass(slots=True)
 class Gathered:
-    """A call of the program before ordering. Holes in `arguments` name the recording's writes; `made` are the writes that
-    this call makes."""
+    """A call of the program before ordering. Holes in `arguments` name the recording's writes; `made` are the writes
+    that this call makes."""
 
     connector: Connector
     tool: str
@@ -134,7 +136,8 @@ def _content(call: Gathered, arguments: dict[str, Tree]) -> dict[str, Tree]:
 
 
 def _after(before: dict[str, Tree], changes: tuple[Mutation, ...]) -> dict[str, Tree]:
-    # The replay starts from plain JSON, so the holes of the created entity are put back where nothing was set over them.
+    # The replay starts from plain JSON, so the holes of the created entity are put back where nothing was set over
+    # them.
     after = unpack(replay(pack(before).json, changes))
     kept = {name: value for name, value in before.items() if name in after and after[name] == _plain(value)}
     return {**after, **kept}
@@ -176,7 +179,9 @@ def _deletes_planned(write: Write) -> int | None:
 
 
 def _joined(calls: list[Gathered]) -> list[Gathered]:
-    """Join creates and deletes of one collection into one call where the tool takes many; direct calls stay as called."""
+    """Join creates and deletes of one collection into one call where the tool takes many; direct calls stay as
+    called.
+    """
     out: list[Gathered] = []
     for call in calls:
         target = next((other for other in out if _may_join(other, call)), None)

@@ -1,7 +1,7 @@
 """Values with holes: what stands for results that exist only once earlier calls were made.
 
-On the wire a `Value` is JSON with null at each hole and a list of what goes there. Here it is a tree: plain Python values
-with a `Filler` as the leaf of every hole, so that trees can be compared, merged and walked.
+On the wire a `Value` is JSON with null at each hole and a list of what goes there. Here it is a tree: plain Python
+values with a `Filler` as the leaf of every hole, so that trees can be compared, merged and walked.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def fill_tree(tree: Tree, results: Mapping[int, Any]) -> Any:  # noqa: ANN401 - 
 def fill(value: Value, results: Mapping[int, Json]) -> Json:
     """Return the value's JSON with every hole filled.
 
-    `results`: decoded results (JSON text) by call number. Raises `Invalid` naming the call and the part that is missing.
+    `results`: decoded results (JSON text) by call number. Raises `Invalid` naming the call and the part that is
+    missing.
     """
     tree = unpack(value)
     decoded = {number: exact_json.decode(results[number]) for number in writes_of(tree) if number in results}

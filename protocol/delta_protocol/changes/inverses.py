@@ -1,7 +1,7 @@
 """How a call is taken back, and which class that gives it (plan-apply-undo 5.4, three-tools 9).
 
-R0: a true inverse is known. R1: an update with the before-image of every field written. R2: only as a new object. R3: not.
-Pure; everything follows from the tool, its arguments, the catalogue and the before-images.
+R0: a true inverse is known. R1: an update with the before-image of every field written. R2: only as a new object. R3:
+not. Pure; everything follows from the tool, its arguments, the catalogue and the before-images.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a program asked to change, and the plan made of it. Shared by sandbox (recording), plan and journal.
 
 Values are JSON text with exact integers (`delta_protocol.codecs.exact_json`). Where a value stands for something that
-exists only after an earlier planned call was made, the JSON holds null at that place and a `Hole` names the place and what
-goes there.
+exists only after an earlier planned call was made, the JSON holds null at that place and a `Hole` names the place and
+what goes there.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class Op(StrEnum):
 
 
 class Mutation(msgspec.Struct, frozen=True, array_like=True):
-    """`path` is where, from the entity's root. `value`: the new value (set, replace) or list of values (append, splice)."""
+    """`path` is where, from the entity's root. `value`: the new value (set, replace) or list of values (append,
+    splice).
+    """
 
     op: Op
     path: Path
@@ -158,8 +160,8 @@ class ReadBack(msgspec.Struct, frozen=True, array_like=True):
     """How a call's effect is seen: call `tool`, take `path` of its decoded result, compare `expect`.
 
     `expect` maps top-level fields to wanted values (with holes). `absent`: the reader must say that it is not there.
-    `contains`/`lacks`: (field, element) pairs that an array field must or must not hold, an element being matched on the
-    fields it gives.
+    `contains`/`lacks`: (field, element) pairs that an array field must or must not hold, an element being matched on
+    the fields it gives.
     """
 
     tool: str
@@ -195,9 +197,13 @@ class PlannedCall(msgspec.Struct, frozen=True, array_like=True):
     """How to find out, after a lost reply, whether the call was made."""
     line: int = 0
     writes: tuple[tuple[int, Path], ...] = ()
-    """Which of the recording's writes this call makes, and where each one's own result lies in the call's decoded result."""
+    """Which of the recording's writes this call makes, and where each one's own result lies in the call's decoded
+    result.
+    """
     before_from: ReadBack | None = None
-    """No before-image is known yet: the journal reads it with this when the plan is handed in, and completes the call."""
+    """No before-image is known yet: the journal reads it with this when the plan is handed in, and completes the
+    call.
+    """
 
 
 class Precondition(msgspec.Struct, frozen=True, array_like=True):

@@ -14,8 +14,8 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d
 def same(wanted: Any, got: Any) -> bool:  # noqa: ANN401 - any JSON values
     """Return whether `got` is `wanted` as far as meaning goes.
 
-    Text: NFC, line ends, trailing white space. Numbers: 1 = 1.0. ISO dates with an offset: as instants. A wanted object may
-    have fewer fields than the one that was stored; arrays are compared in order.
+    Text: NFC, line ends, trailing white space. Numbers: 1 = 1.0. ISO dates with an offset: as instants. A wanted
+    object may have fewer fields than the one that was stored; arrays are compared in order.
     """
     if isinstance(wanted, str) and isinstance(got, str):
         return wanted == got or _text(wanted) == _text(got) or _same_instant(wanted, got)

@@ -1,4 +1,6 @@
-"""How a call's effect is seen afterwards: the read that shows it, and the read that tells whether it was made at all."""
+"""How a call's effect is seen afterwards: the read that shows it, and the read that tells whether it was made at
+all.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def read_back(bound: Bound, number: int, image: object) -> ReadBack | None:
         case "delete":
             return _gone(bound)
         case _:
-            return _elements(bound)
+            return _elements(bound, number)
 
 
 def probe(bound: Bound, number: int, image: object) -> ReadBack | None:
@@ -36,6 +38,8 @@ def probe(bound: Bound, number: int, image: object) -> ReadBack | None:
     """
     if bound.operation == "create" and not bound.keys:
         return _listed(bound.collection, bound.items, absent=False)
+    if bound.operation == "add":
+        return _elements(bound, None)
     return read_back(bound, number, image)
 
 
@@ -71,7 +75,7 @@ def _created(bound: Bound, number: int) -> ReadBack | None:
         return ReadBack(get.tool, pack(bind.key_arguments(get, key)), bind.entity_path(get), expect=pack(expect))
     if get is not None and get.many and bound.keys and get.key is not None:
         contains = tuple(("", pack(item)) for item in bound.items)
-        return ReadBack(get.tool, pack({get.key: list(bound.keys)}), get.result, contains=contains)
+        return ReadBack(get.tool, pack({get.key: list(bound.keys)}), bind.list_path(get), contains=contains)
     return _listed(collection, bound.items, absent=False)
 
 
@@ -94,7 +98,8 @@ def _listed(collection: Collection, items: tuple[dict[str, Tree], ...], *, absen
     return ReadBack(lister.tool, pack({}), lister.result, contains=pairs)
 
 
-def _elements(bound: Bound) -> ReadBack | None:
+def _elements(bound: Bound, number: int | None) -> ReadBack | None:
+    """`number`: the call whose result names the added elements; None for a probe, which has no result."""
     elements = bound.elements
     assert elements is not None
     read = _keyed(bound, {})
@@ -103,7 +108,7 @@ def _elements(bound: Bound) -> ReadBack | None:
     contains: tuple[tuple[str, Tree], ...] = ()
     lacks: tuple[tuple[str, Tree], ...] = ()
     if bound.operation == "add":
-        contains = tuple((elements.field, _element(item)) for item in bound.items)
+        contains = tuple((elements.field, _element(bound, number, index)) for index in range(len(bound.items)))
     elif bound.operation == "remove":
         lacks = tuple((elements.field, _named(elements.key, key)) for key in bound.element_keys)
     else:
@@ -119,8 +124,14 @@ def _elements(bound: Bound) -> ReadBack | None:
     )
 
 
-def _element(item: dict[str, Tree]) -> Tree:
-    return item[""] if set(item) == {""} else item
+def _element(bound: Bound, number: int | None, index: int) -> Tree:
+    item, elements = bound.items[index], bound.elements
+    if set(item) == {""}:
+        return item[""]
+    if number is None or elements is None or not elements.key or elements.key in item:
+        return item
+    # Its own key tells it from others with the same content.
+    return {**item, elements.key: reference(number, (*result_path(bound.binding, index), elements.key))}
 
 
 def _named(key: str, value: Tree) -> Tree:

@@ -1,7 +1,7 @@
 """A program's recording becomes a plan: the fewest calls, in order, each with its class, inverse and read-back.
 
-Pure. `build_plan` makes a plan, `verify` checks one that was handed in, `completed` takes in before-images that were read
-later, `plan_hash` is what an approval is bound to. Source: plan-apply-undo 5.8 and 5.9, three-tools 7.
+Pure. `build_plan` makes a plan, `verify` checks one that was handed in, `completed` takes in before-images that were
+read later, `plan_hash` is what an approval is bound to. Source: plan-apply-undo 5.8 and 5.9, three-tools 7.
 """
 
 from __future__ import annotations

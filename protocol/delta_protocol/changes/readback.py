@@ -19,8 +19,8 @@ from delta_protocol.changes.redaction import MARK
 from delta_protocol.changes.words import short
 
 _ABSENT = re.compile(
-    r"not[ _-]?found|does(?:n't| not) exist|no such|unknown|\b404\b|\b410\b|enoent|could(?:n't| not) find|no longer exists"
-    r"|has been deleted|\bno \w+ (?:with|named|called|found)\b",
+    r"not[ _-]?found|does(?:n't| not) exist|no such|unknown|\b404\b|\b410\b|enoent|could(?:n't| not) find"
+    r"|no longer exists|has been deleted|\bno \w+ (?:with|named|called|found)\b",
     re.IGNORECASE,
 )
 
@@ -50,6 +50,8 @@ class Expected:
     contains: tuple[tuple[str, Any], ...]
     lacks: tuple[tuple[str, Any], ...]
     changed: bool
+    anything: bool = False
+    """A later call of the plan deletes the entity or changes it in its own way: nothing is left to show."""
 
 
 def says_absent(message: str) -> bool:
@@ -65,6 +67,8 @@ def image_at(result: Any, read: ReadBack) -> Any:  # noqa: ANN401 - a JSON value
 
 def judge(expected: Expected, now: Any, before: Any) -> tuple[Verdict, str]:  # noqa: ANN401 - images
     """Return what the image `now` says about a call, with the difference in words."""
+    if expected.anything:
+        return Verdict.VERIFIED, ""
     if expected.absent:
         return (Verdict.VERIFIED, "") if now is NOTHING else (Verdict.NOT_THERE, "it is still there")
     if now is NOTHING:
@@ -98,6 +102,12 @@ def count(image: Any, name: str, element: Any) -> int:  # noqa: ANN401 - an imag
     """Return how many elements of the image's array field are `element` (matched on the fields it gives)."""
     had, array = field_of(image, name) if is_known(image) else (False, None)
     return sum(1 for item in array if same(element, item)) if had and isinstance(array, list) else 0
+
+
+def countable(image: Any, name: str) -> bool:  # noqa: ANN401 - an image
+    """Return whether counting proves anything: the field is an array, or there is nothing at all."""
+    had, array = field_of(image, name) if is_known(image) else (False, None)
+    return image is NOTHING or (had and isinstance(array, list))
 
 
 def was_made(expected: Expected, now: Any, before: Any) -> Made:  # noqa: ANN401 - images
@@ -179,23 +189,25 @@ def _same_reader(a: ReadBack, b: ReadBack) -> bool:
 
 def _without(earlier: Expected, later: Expected) -> Expected:
     if later.absent or later.changed or earlier.absent:
-        return Expected({}, False, (), (), False)
+        return Expected({}, False, (), (), False, anything=True)
     touched = {name for name, _ in (*later.contains, *later.lacks)}
     return Expected(
         {name: value for name, value in earlier.expect.items() if name not in later.expect and name not in touched},
         False,
-        _left(earlier.contains, later),
-        _left(earlier.lacks, later),
+        _left(earlier.contains, later.expect, later.lacks),
+        _left(earlier.lacks, later.expect, later.contains),
         earlier.changed and not later.expect,
+        earlier.anything,
     )
 
 
-def _left(pairs: tuple[tuple[str, Tree], ...], later: Expected) -> tuple[tuple[str, Tree], ...]:
-    other = (*later.contains, *later.lacks)
+def _left(
+    pairs: tuple[tuple[str, Tree], ...], overwritten: dict[str, Any], opposite: tuple[tuple[str, Tree], ...]
+) -> tuple[tuple[str, Tree], ...]:
     return tuple(
         (name, element)
         for name, element in pairs
-        if name not in later.expect and not any(name == field and _overlap(element, item) for field, item in other)
+        if name not in overwritten and not any(name == field and _overlap(element, item) for field, item in opposite)
     )
 
 

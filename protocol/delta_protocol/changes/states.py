@@ -1,7 +1,7 @@
 """The two state tables, of a delta and of one planned call. Everything that moves a state asks here.
 
-Sans-IO: the journal's store makes a move durable (compare-and-set). Source: plan-apply-undo, States of a delta and 5.10.
-`docs/changes.md` carries the pictures made from these tables.
+Sans-IO: the journal's store makes a move durable (compare-and-set). Source: plan-apply-undo, States of a delta and
+5.10. `docs/changes.md` carries the pictures made from these tables.
 """
 
 from __future__ import annotations

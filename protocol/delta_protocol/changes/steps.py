@@ -1,7 +1,7 @@
 """What an apply asks the outside to do, one step at a time, and what it knows so far.
 
-The machine in `apply.py` is a generator: it yields a step, is sent the answer, and never waits, reads a clock or writes a
-file itself. `Save` must be durable before it is answered.
+The machine in `apply.py` is a generator: it yields a step, is sent the answer, and never waits, reads a clock or
+writes a file itself. `Save` must be durable before it is answered.
 """
 
 from __future__ import annotations
@@ -141,14 +141,29 @@ class Progress:
         return Expected(
             fill_tree(expected.expect, results),
             expected.absent,
-            tuple((name, fill_tree(tree, results)) for name, tree in expected.contains),
+            tuple((name, _known_part(tree, results)) for name, tree in expected.contains),
             tuple((name, fill_tree(tree, results)) for name, tree in expected.lacks),
             expected.changed,
+            expected.anything,
         )
 
     def left_to_show(self) -> dict[int, Expected | None]:
         """Return what each standing call's read-back has to show now, later calls taken into account."""
         return superseded(self.made())
+
+
+def _known_part(element: Any, results: Mapping[int, Any]) -> Any:  # noqa: ANN401 - any JSON value
+    """Fill an element; a field that the tool's result does not give is left out, if others are there to know it by."""
+    if not isinstance(element, dict):
+        return fill_tree(element, results)
+    known: dict[str, Any] = {}
+    for key, tree in element.items():
+        try:
+            known[key] = fill_tree(tree, results)
+        except Invalid:
+            if len(element) == 1:
+                raise
+    return known
 
 
 def save_call(progress: Progress, number: int, change: CallChange, **delta: Any) -> Steps[None]:  # noqa: ANN401

@@ -1,7 +1,7 @@
 """The plan that takes an applied delta back, with others' later changes left alone (plan-apply-undo 5.13).
 
-Pure: the journal reads the entities first (`reads_needed`) and hands in what it saw. Per field: still what we wrote, it is
-restored; already what was before, nothing; something else, it is kept and named, unless forced.
+Pure: the journal reads the entities first (`reads_needed`) and hands in what it saw. Per field: still what we wrote,
+it is restored; already what was before, nothing; something else, it is kept and named, unless forced.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from delta_protocol.wire.journal import FieldConflict
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """`plan` takes back what can be; `kept` names what others changed since; `stays` says what cannot be undone at all."""
+    """`plan` takes back what can be; `kept` names what others changed since; `stays` says what cannot be undone at
+    all.
+    """
 
     plan: Plan
     kept: tuple[FieldConflict, ...]
@@ -74,8 +76,9 @@ def build_undo(
 ) -> Undo:
     """Return the plan of inverses of the made calls.
 
-    `after`: by call, the entity as it was read back. `now`: by call, the entity as it is (an image, `NOTHING`, `UNKNOWN`).
-    `force` names fields (`T-1.status`) or entities (`T-1`) that are put back although somebody changed them since.
+    `after`: by call, the entity as it was read back. `now`: by call, the entity as it is (an image, `NOTHING`,
+    `UNKNOWN`). `force` names fields (`T-1.status`) or entities (`T-1`) that are put back although somebody changed
+    them since.
     """
     work = _Work(progress, catalogue, after, now, frozenset(force))
     for call in reversed(progress.made()):
@@ -227,7 +230,7 @@ def _made_label(work: _Work, call: PlannedCall) -> str:
     return key if isinstance(key, str) else exact_json.encode(key).decode()
 
 
-def _element_changed(work: _Work, call: PlannedCall, after: Image, now: Any, label: str) -> bool:
+def _element_changed(work: _Work, call: PlannedCall, after: Image, now: Image, label: str) -> bool:
     connector = work.catalogue.connector(call.connector)
     if connector is None or call.inverse is None:
         return False
