@@ -25,8 +25,8 @@ class Service:
         notifier: Notifier,
         *,
         report: Callable[[str], None],
-        on_ready: Callable[[], None] = lambda: None,
-        on_stop: Callable[[], None] = lambda: None,
+        on_ready: Callable[[], None] | None = None,
+        on_stop: Callable[[], None] | None = None,
     ) -> None:
         self._supervisor = supervisor
         self._zygote = zygote
@@ -67,7 +67,8 @@ class Service:
             self._stopping = True
             self._notifier.stopping("stopping")
             self._notifier.extend(self._supervisor.stop_bound)
-            self._on_stop()
+            if self._on_stop is not None:
+                self._on_stop()
 
     async def _signals(self) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -87,7 +88,8 @@ class Service:
             if ready == wanted and not announced:
                 announced = True
                 self._notifier.ready(words)
-                self._on_ready()
+                if self._on_ready is not None:
+                    self._on_ready()
             elif not self._stopping:
                 self._notifier.status(words)
             await changed.wait()

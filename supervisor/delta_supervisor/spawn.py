@@ -26,10 +26,10 @@ class Zygote:
         preload: Sequence[str] = PRELOAD,
         *,
         launched: tuple[socket.socket, int] | None = None,
-        report: Callable[[str], None] | None = None,
+        report: Callable[[str], None] = print,
     ) -> None:
         self._preload = tuple(preload)
-        self._report = report or (lambda _: None)
+        self._report = report
         self._lock = trio.Lock()
         self._control, pid = launched or launch(self._preload)
         self._process = Process(pid)

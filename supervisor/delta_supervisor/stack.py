@@ -69,13 +69,12 @@ class Stack:
         )
         assert ground.control is not None
         self._control = ControlServer(ground.control, self)
-        ready = on_ready or (lambda _: None)
         self._service = Service(
             self._supervisor,
             zygote,
             notifier or Notifier({}),
             report=report,
-            on_ready=lambda: ready(self.status()),
+            on_ready=None if on_ready is None else lambda: on_ready(self.status()),
             on_stop=ground.unlist,
         )
 

@@ -65,11 +65,11 @@ class Supervisor:
         state_dir: Path,
         runtime_dir: Path,
         strategy: Strategy = Strategy.ONE_FOR_ONE,
-        report: Callable[[str], None] | None = None,
+        report: Callable[[str], None] = print,
     ) -> None:
         self._slots = {child.role: _Slot(child) for child in children}
         self._given = Surroundings(config, state_dir, runtime_dir, zygote)
-        self._report = report or (lambda _: None)
+        self._report = report
         self._table = RestartTable(
             [Member(str(child.role), child.restart) for child in children],
             strategy=strategy,

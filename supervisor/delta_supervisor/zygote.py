@@ -137,8 +137,8 @@ def _become(request: dict[str, str], descriptors: list[int]) -> NoReturn:
         from delta_actors.runtime.process import main as run
 
         code = run(descriptors[0], descriptors[1], descriptors[2:])
-    except BaseException:  # noqa: BLE001 - the process's boundary
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:  # noqa: BLE001 - the process's boundary
+        sys.excepthook(type(error), error, error.__traceback__)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import click
 
@@ -30,6 +31,8 @@ from delta_supervisor.cli.options import DONE
 from delta_supervisor.cli.output import print_json, print_progress, print_text
 from delta_supervisor.cli.program import exit_of_state
 from delta_supervisor.load import Flags, Loaded, load
+
+ResultT = TypeVar("ResultT")
 
 CHANNEL = "command line"
 
@@ -144,7 +147,7 @@ def _loaded(flags: Flags) -> Loaded:
     return load(flags, os.environ, Path.cwd())
 
 
-def _ask(loaded: Loaded, work: Any) -> Any:  # noqa: ANN401 - the work's own result
+def _ask(loaded: Loaded, work: Callable[[Ref], Awaitable[ResultT]]) -> ResultT:
     from delta_supervisor.cli.operator import ask
 
     return ask(loaded.state_dir, Role.JOURNAL, work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import trio
 
@@ -60,7 +60,10 @@ def unwrapped(main: Callable[[], Awaitable[ResultT]]) -> ResultT:
     try:
         return trio.run(main)
     except BaseExceptionGroup as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            error = error.exceptions[0]
-        raise error from None
+        inner: BaseExceptionGroup[BaseException] = group
+        while len(inner.exceptions) == 1:
+            only: BaseException = inner.exceptions[0]
+            if not isinstance(only, BaseExceptionGroup):
+                raise only from None
+            inner = cast("BaseExceptionGroup[BaseException]", only)
+        raise

@@ -24,7 +24,7 @@ def read_client_file(text: bytes, file: str) -> tuple[dict[str, Any], list[str]]
         document = exact_json.decode(text, what=file)
     except Invalid as error:
         raise ConfigurationError(error.message, path=file) from None
-    servers = document.get("mcpServers") if isinstance(document, dict) else None
+    servers: Any = cast("dict[str, Any]", document).get("mcpServers") if isinstance(document, dict) else None
     if not isinstance(servers, dict):
         keys = list(cast("dict[str, Any]", document)) if isinstance(document, dict) else []
         near = nearest("mcpServers", keys) if keys else ""

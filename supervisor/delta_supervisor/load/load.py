@@ -206,8 +206,7 @@ def _variable_keys(name: str, section: str, kind: Any) -> Keys:  # noqa: ANN401 
     rest = name.removeprefix(f"DELTA_{section.upper()}_").lower()
     fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
     for key, inner in fields.items():
-        is_table = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
-        if is_table and rest.startswith(f"{key}_"):
+        if rest.startswith(f"{key}_") and isinstance(inner, type) and issubclass(inner, msgspec.Struct):
             names = {field.name for field in msgspec.structs.fields(inner)}
             if rest.removeprefix(f"{key}_") in names:
                 return (section, key, rest.removeprefix(f"{key}_"))

@@ -94,7 +94,8 @@ class Shaper:
         if not isinstance(value, list):
             raise self._error(path, f"must be a list, not {_describe(value)}")
         item = get_args(kind)[0]
-        return origin(self.value(part, item, (*path, str(index))) for index, part in enumerate(value))
+        parts = cast("list[Any]", value)  # type: ignore[redundant-cast]
+        return origin(self.value(part, item, (*path, str(index))) for index, part in enumerate(parts))
 
     def _leaf(self, value: Any, kind: Any, path: Path) -> Any:  # noqa: ANN401
         try:
@@ -129,8 +130,16 @@ def _members(kind: Any) -> list[str]:  # noqa: ANN401
 
 
 def _describe(value: Any) -> str:  # noqa: ANN401
-    names = {dict: "a table", list: "a list", str: "text", bool: "a boolean", int: "a number", float: "a number"}
-    return names.get(type(value), type(value).__name__)
+    names = {
+        "dict": "a table",
+        "list": "a list",
+        "str": "text",
+        "bool": "a boolean",
+        "int": "a number",
+        "float": "a number",
+    }
+    kind = str(type(value).__name__)
+    return names.get(kind, kind)
 
 
 def _lower(text: str) -> str:

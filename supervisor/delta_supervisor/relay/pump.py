@@ -45,7 +45,7 @@ class Pump:
 
     def run(self, connection: socket.socket) -> None:
         """Relay until the client closes its end and its last requests are answered."""
-        self._connection = connection
+        self._publish(connection)
         threading.Thread(target=self._from_server, args=(connection,), daemon=True).start()
         for line in iter(self._in.readline, b""):
             if line.strip():
@@ -127,9 +127,9 @@ class Pump:
                     self._to_client([line])
                 if initialized is not None:
                     connection.sendall(initialized)
+                if resumed:
+                    self._publish(connection)
                 with self._state:
-                    if resumed:
-                        self._connection = connection
                     self._state.notify_all()
 
     def _reconnected(self) -> socket.socket | None:
@@ -158,7 +158,11 @@ class Pump:
         with suppress(OSError):
             for line in lines:
                 connection.sendall(line)
+        if not self._session.resuming:
+            self._publish(connection)
+
+    def _publish(self, connection: socket.socket) -> None:
+        """Let the client's lines go over `connection` from now on."""
         with self._state:
-            if not self._session.resuming:
-                self._connection = connection
-                self._state.notify_all()
+            self._connection = connection
+            self._state.notify_all()
