@@ -43,7 +43,7 @@ SAVE_DELAY = 0.05
 class RegistryActor(Actor):
     """See the package's docstring."""
 
-    role: ClassVar[Role] = Role.REGISTRY
+    role: ClassVar[str] = Role.REGISTRY
 
     def __init__(self) -> None:
         self._saving = trio.CapacityLimiter(1)

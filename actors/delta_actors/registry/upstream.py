@@ -119,12 +119,13 @@ class Upstream:
         """
         async with self._place():
             try:
-                with trio.move_on_at(call.deadline - MARGIN) as waiting:
-                    session = self._session_for(call)
+                session = self._session_for(call)
+                client: DeltaClient | None = None
+                with trio.move_on_at(call.deadline - MARGIN):
                     client = await session.client()
             except NotSent as error:
                 return calls.failed(error)
-            if waiting.cancelled_caught:
+            if client is None:
                 return ToolReply(Outcome.NOT_SENT, message=f"{self.name} did not start by the deadline")
             sent = _Sent()
             self._nursery.start_soon(self._send, session, client, tool, arguments, call, sent)
