@@ -95,7 +95,7 @@ def bare(code: str, count: int) -> list[float]:
         engine = GuestEngine(module, prelude, 64 << 20)
         worker.warm(engine)
         begun = time.perf_counter()
-        engine.begin(fuel=run.fuel, cpu=run.cpu, now_ms=FROZEN)
+        engine.begin(fuel=run.fuel, cpu=run.cpu, memory=run.memory, now_ms=FROZEN)
         names = [view.alias for view in views] + ["console", "sleep", "fresh"]
         prepared = source.prepare(code, names, "__check")
         engine.start(prepared.text, worker.settings_of(run, prepared))

@@ -248,7 +248,7 @@ def test_the_zygote_ends_with_its_control_socket() -> None:
     from delta_actors.sandbox.guest import cache_name
     from delta_actors.sandbox.pool import zygote_command
 
-    settings = {"module": str(module / cache_name()), "memory": 64 << 20, "cpu": 2.0, "weak": False}
+    settings = {"module": str(module / cache_name()), "memory": 64 << 20, "cpu": 2.0}
     if not (module / cache_name()).exists():
         pytest.skip("the guest is compiled by another test of this file")
     process = subprocess.Popen(zygote_command(settings, theirs.fileno()), env={}, cwd="/", pass_fds=[theirs.fileno()])

@@ -410,6 +410,10 @@ async def test_limits_on_calls_and_answers() -> None:
         assert (error.kind, error.limit) == ("limit", "host_calls")
         error = await world.error("await tickets.get_ticket({id: 'T-1'})", limits=ProgramLimits(host_answer=50))
         assert "limit is 50" in error.message
+        big = "return new Uint8Array(24 << 20).length"
+        assert await world.value(big) == 24 << 20
+        error = await world.error(big, limits=ProgramLimits(memory=8 << 20))
+        assert (error.kind, error.limit) == ("limit", "memory")
 
 
 async def test_the_whole_task_of_the_start_page() -> None:

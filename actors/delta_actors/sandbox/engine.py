@@ -64,7 +64,7 @@ class EngineLimit(Exception):
 class Engine(Protocol):
     """What a worker needs of an engine: one program, started once, fed with answers, pumped for what it wants."""
 
-    def begin(self, *, fuel: int, cpu: float, now_ms: int) -> None:
+    def begin(self, *, fuel: int, cpu: float, memory: int, now_ms: int) -> None:
         """Set the limits and the clock for what follows."""
         ...
 
@@ -130,13 +130,15 @@ class GuestEngine:
         self._functions = [self._index(bridge, index) for index in range(4)]
         self._call["free_value"](self._evaluate("eval_code", b"delete globalThis.__bridge"))
 
-    def begin(self, *, fuel: int, cpu: float, now_ms: int) -> None:
+    def begin(self, *, fuel: int, cpu: float, memory: int, now_ms: int) -> None:
         """Set the limits and the clock for what follows."""
         self._now_ns = now_ms * 1_000_000
         self._cpu_ends = time.process_time() + cpu
         self._interrupted = False
         self._fuel = fuel
         self._store.set_fuel(fuel)
+        self._limit = memory + STORE_SLACK
+        self._store.set_limits(memory_size=self._limit, instances=1, memories=1)
 
     def compiles(self, source: str) -> ScriptError | None:
         """Return the error that `source` fails to compile with, if any."""

@@ -7,9 +7,10 @@ import importlib.util
 import platform
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import wasmtime
+if TYPE_CHECKING:
+    import wasmtime
 
 GUEST_SHA256: Final = "647ab11ae29cc6d39a6d17d3aa1e7a6a0b5fb9c44b4864475a18bc644f926050"
 WASM_STACK: Final = 2 << 20
@@ -33,6 +34,9 @@ def read_guest(path: Path) -> bytes:
 
 def configuration() -> wasmtime.Config:
     """Return the one engine configuration; the cache's file name names its parts."""
+    # Here and not above: the sandbox actor, which only needs names, does without the engine in its process.
+    import wasmtime
+
     config = wasmtime.Config()
     config.consume_fuel = True
     config.max_wasm_stack = WASM_STACK

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import trio
 
-from delta_actors.sandbox.zygote import MESSAGE
+from delta_actors.sandbox.control import MESSAGE
 from delta_protocol.errors import ActorCrashed, ActorUnavailable, ProtocolViolation
 from delta_protocol.wire.worker import FrameReader, Kind, frame
 
@@ -24,6 +24,9 @@ _RECEIVE = 1 << 18
 _BACKOFF = (0.0, 0.1, 0.3, 1.0, 3.0)
 _START_TIMEOUT = 30.0
 _REAP_TIMEOUT = 5.0
+_PATIENCE = 10.0
+_RUNNING_PER_WARM = 8
+"""How many programs may run at once for each warm worker; most of them wait for connectors."""
 _PACKAGES = ("delta_protocol", "delta_actors", "msgspec", "wasmtime", "tree_sitter", "tree_sitter_typescript")
 
 
@@ -184,10 +187,11 @@ class _Generation:
 class Pool:
     """Warm workers, each for one program. Run `run` in a nursery for as long as workers are to be had."""
 
-    def __init__(self, module: Path, *, size: int, memory: int, cpu: float, weak: bool = False) -> None:
-        self._settings: dict[str, Any] = {"module": str(module), "memory": memory, "cpu": cpu, "weak": weak}
+    def __init__(self, module: Path, *, size: int, memory: int, cpu: float) -> None:
+        self._settings: dict[str, Any] = {"module": str(module), "memory": memory, "cpu": cpu}
         self._size = size
         self._send, self._receive = trio.open_memory_channel[Worker](0)
+        self._places = trio.CapacityLimiter(_RUNNING_PER_WARM * size)
         self._generation: _Generation | None = None
         self.zygotes = 0
         self.forked = 0
@@ -272,20 +276,25 @@ class Pool:
     async def worker(self) -> AsyncGenerator[Worker, None]:
         """A warm worker for one program; it is gone when the block is left.
 
-        Waits for one within the caller's deadline. Raises `ActorUnavailable` after ten seconds without.
+        Waits for one until the caller's deadline. Raises `ActorUnavailable` when there will be none, saying why.
         """
-        worker = None
-        with trio.move_on_after(10.0):
-            worker = await self._receive.receive()
-            while worker.ended.is_set():
+        async with self._places:
+            worker = await self._ready()
+            try:
+                yield worker
+            finally:
                 await worker.end()
+
+    async def _ready(self) -> Worker:
+        while True:
+            with trio.move_on_after(_PATIENCE):
                 worker = await self._receive.receive()
-        if worker is None:
-            raise ActorUnavailable(self.failure or "no sandbox worker became ready", actor="sandbox")
-        try:
-            yield worker
-        finally:
-            await worker.end()
+                if not worker.ended.is_set():
+                    return worker
+                await worker.end()
+                continue
+            if self.failure:
+                raise ActorUnavailable(self.failure, actor="sandbox")
 
 
 def crashed(ended: WorkerEnded, worker: Worker) -> ActorCrashed | None:

@@ -66,7 +66,7 @@ def settings_of(run: Run, prepared: source.Prepared) -> bytes:
 
 def warm(engine: Engine) -> None:
     """Run a dummy program, so that a real one meets touched pages and compiled parsers."""
-    engine.begin(fuel=10**10, cpu=5.0, now_ms=0)
+    engine.begin(fuel=10**10, cpu=5.0, memory=64 << 20, now_ms=0)
     prepared = source.prepare(WARM_SOURCE, ["t", "console", "sleep", "fresh"], "__check")
     run = Run(WARM_SOURCE, (WARM_NAMESPACE,), 0, 1, 10**10, 5.0, 0, 8, 1 << 16, 1 << 16, 1 << 16, 8)
     engine.start(prepared.text, settings_of(run, prepared))
@@ -89,7 +89,7 @@ def serve(connection: socket.socket, engine: Engine) -> None:
         if kind is not Kind.RUN:
             return
         run = _RUN.decode(payload)
-        engine.begin(fuel=run.fuel, cpu=run.cpu, now_ms=run.frozen_time)
+        engine.begin(fuel=run.fuel, cpu=run.cpu, memory=run.memory, now_ms=run.frozen_time)
         try:
             outcome = _execute(wire, engine, run)
         except EngineLimit as limit:

@@ -22,7 +22,6 @@ import os
 import select
 import signal
 import socket
-import struct
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -30,6 +29,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from delta_actors.sandbox import jail, worker
+from delta_actors.sandbox.control import MESSAGE
 from delta_actors.sandbox.engine import Engine, GuestEngine
 from delta_actors.sandbox.guest import load_prelude
 
@@ -45,8 +45,6 @@ PRELUDE = (
     "lists.js",
     "bridge.js",
 )
-MESSAGE = struct.Struct(">cII")
-"""Kind, then two numbers; see the module's first lines."""
 _CPU_GRACE = 1.0
 
 
@@ -61,7 +59,6 @@ class Zygote:
         self._control = control
         self._engine = engine
         self._cpu = float(settings["cpu"]) + _CPU_GRACE
-        self._weak = bool(settings["weak"])
         self._children: set[int] = set()
         self._woken, self._wake = socket.socketpair()
         self._woken.setblocking(False)
@@ -122,7 +119,7 @@ class Zygote:
             jail.die_with_parent(zygote)
             worker.warm(self._engine)
             jail.limit_resources(self._cpu)
-            if not jail.filter_calls() and not self._weak and sys.platform == "linux":
+            if not jail.filter_calls() and sys.platform == "linux":
                 os._exit(71)
             worker.serve(connection, self._engine)
             status = 0
