@@ -76,7 +76,7 @@ async def all_listed(stack: Stack, names: Sequence[str]) -> str:
     with trio.fail_after(120):
         while True:
             text, _ = await first_tools(stack)
-            if all(name in text for name in names):
+            if all(name in text and f"## {name}: starting" not in text for name in names):
                 return text
             await trio.sleep(1)
 
