@@ -36,6 +36,7 @@ from delta_protocol.changes.steps import (
     save_call,
 )
 from delta_protocol.codecs import exact_json
+from delta_protocol.codecs.exact_json import is_array
 from delta_protocol.errors import Invalid
 from delta_protocol.wire.journal import CallState, DeltaState, FieldConflict
 from delta_protocol.wire.message import Json
@@ -319,9 +320,9 @@ def found_result(call: PlannedCall, image: Any, progress: Progress) -> Any:  # n
     name, value = call.probe.contains[0]
     had, now = field_of(image, name)
     had_before, before = field_of(progress.image_before(call), name)
-    earlier = before if had_before and isinstance(before, list) else []
+    earlier = before if had_before and is_array(before) else []
     wanted = progress.filled(value)
-    new = [item for item in now if same(wanted, item) and item not in earlier] if had and isinstance(now, list) else []
+    new = [item for item in now if same(wanted, item) and item not in earlier] if had and is_array(now) else []
     key = paths[0][-1:]
     if len(new) != 1 or not dig(new[0], key)[0]:
         return None

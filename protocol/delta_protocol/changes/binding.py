@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from delta_protocol.catalogue.model import Binding, Collection, Connector, Elements
 from delta_protocol.changes.holes import Tree
 from delta_protocol.changes.model import Path
+from delta_protocol.codecs.exact_json import is_array, is_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Bound:
     items: tuple[dict[str, Tree], ...] = ()
     elements: Elements | None = None
     element_keys: tuple[Tree, ...] = ()
-    rest: dict[str, Tree] = field(default_factory=dict)
+    rest: dict[str, Tree] = field(default_factory=dict[str, Tree])
     """Arguments that mean neither the key nor a field."""
 
     @property
@@ -125,7 +126,7 @@ def _element_items(binding: Binding, arguments: dict[str, Tree]) -> tuple[dict[s
 def _many(value: Tree, many: bool) -> tuple[Tree, ...]:
     if value is None:
         return ()
-    return tuple(value) if many and isinstance(value, list) else (value,)
+    return tuple(value) if many and is_array(value) else (value,)
 
 
 def named(binding: Binding, arguments: dict[str, Tree]) -> dict[str, Tree]:
@@ -134,7 +135,7 @@ def named(binding: Binding, arguments: dict[str, Tree]) -> dict[str, Tree]:
 
 
 def _unaliased(binding: Binding, item: Tree) -> dict[str, Tree]:
-    if not isinstance(item, dict):
+    if not is_object(item):
         return {"": item}
     names = {parameter: name for name, parameter in binding.fields.items()}
     return {str(names.get(parameter, parameter)): value for parameter, value in item.items()}

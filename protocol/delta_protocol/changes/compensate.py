@@ -15,6 +15,7 @@ from delta_protocol.changes.readback import count, countable
 from delta_protocol.changes.states import MADE
 from delta_protocol.changes.steps import CallChange, Pause, Progress, Reply, Save, Send, Steps, look, save_call
 from delta_protocol.codecs import exact_json
+from delta_protocol.codecs.exact_json import is_array, is_object
 from delta_protocol.errors import Invalid
 from delta_protocol.wire.journal import CallState, DeltaState
 from delta_protocol.wire.registry import Outcome
@@ -127,8 +128,8 @@ def taken_back(progress: Progress, call: PlannedCall, now: Image) -> bool | None
 def _put_back(before: Image, now: Image, name: str, item: Any) -> bool:  # noqa: ANN401 - any JSON value
     """Return whether a removed element is there again, under whatever key: an element is known by its other fields."""
     had, array = field_of(before, name) if is_known(before) else (False, None)
-    gone = [each for each in array if same(item, each)] if had and isinstance(array, list) else []
-    if isinstance(item, dict) and gone and isinstance(gone[0], dict):
+    gone = [each for each in array if same(item, each)] if had and is_array(array) else []
+    if is_object(item) and gone and is_object(gone[0]):
         content = {key: value for key, value in gone[0].items() if key not in item}
         return count(now, name, content) >= count(before, name, content)
     return count(now, name, item) >= max(1, count(before, name, item))

@@ -13,6 +13,7 @@ from delta_protocol.changes.images import NOTHING, entity_name, field_of, is_kno
 from delta_protocol.changes.model import EntityRef, PlannedCall, Precondition
 from delta_protocol.changes.normalise import same
 from delta_protocol.codecs import exact_json
+from delta_protocol.codecs.exact_json import is_object
 from delta_protocol.wire.journal import FieldConflict
 from delta_protocol.wire.message import Json
 
@@ -44,7 +45,7 @@ def _alike(had: bool, was: Any, has: bool, now: Any) -> bool:  # noqa: ANN401 - 
 
 
 def _same_version(version: str | None, before: Any, now: Any) -> bool:  # noqa: ANN401 - any JSON values
-    if version is None or not isinstance(before, dict) or not isinstance(now, dict):
+    if version is None or not is_object(before) or not is_object(now):
         return False
     return before.get(version) is not None and before.get(version) == now.get(version)
 
@@ -65,7 +66,7 @@ def wanted_by(calls: Sequence[PlannedCall], entity: EntityRef) -> dict[str, Json
             continue
         expect = unpack(call.read_back.expect) if call.read_back is not None else {}
         for field in call.fields:
-            value = expect.get(field) if isinstance(expect, dict) else None
+            value = expect.get(field) if is_object(expect) else None
             plain = value is not None and field in expect and not _has_holes(call, field)
             wanted[field] = exact_json.encode(value) if plain else b"null"
     return wanted

@@ -13,6 +13,7 @@ from delta_protocol.changes.diff import ElementChanges, calls_needed, changed_fi
 from delta_protocol.changes.holes import Tree
 from delta_protocol.changes.words import short
 from delta_protocol.codecs import exact_json
+from delta_protocol.codecs.exact_json import is_object
 from delta_protocol.errors import Invalid
 
 
@@ -85,7 +86,7 @@ def _with_required(subject: Subject, before: dict[str, Any], values: dict[str, T
     assert update is not None
     tool = find_tool(subject.connector, update.tool)
     schema = exact_json.decode(tool.input_schema) if tool is not None else {}
-    required = schema.get("required") or [] if isinstance(schema, dict) else []
+    required = schema.get("required") or [] if is_object(schema) else []
     missing = {
         name: before[name]
         for name, parameter in update.fields.items()

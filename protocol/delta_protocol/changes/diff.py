@@ -10,6 +10,7 @@ from typing import Any
 
 from delta_protocol.catalogue.model import Elements
 from delta_protocol.changes.holes import Tree
+from delta_protocol.codecs.exact_json import is_array, is_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +32,16 @@ def equal(a: Tree, b: Tree) -> bool:
     """Return whether two trees are the same JSON (so that true is not 1, while 1 is 1.0)."""
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
-    if isinstance(a, dict) and isinstance(b, dict):
+    if is_object(a) and is_object(b):
         return a.keys() == b.keys() and all(equal(item, b[key]) for key, item in a.items())
-    if isinstance(a, list) and isinstance(b, list):
+    if is_array(a) and is_array(b):
         return len(a) == len(b) and all(equal(x, y) for x, y in zip(a, b, strict=True))
     return bool(a == b)
 
 
 def element_changes(elements: Elements, before: Tree, after: Tree) -> ElementChanges | None:
     """Return the change as element operations, or None where they cannot express it (order, no key, no tool)."""
-    if not isinstance(before, list) or not isinstance(after, list):
+    if not is_array(before) or not is_array(after):
         return None
     found = _keyed(elements.key, before, after) if elements.key else _scalars(before, after)
     if found is None or (found.added and elements.add is None) or (found.removed and elements.remove is None):
@@ -67,9 +68,9 @@ def _scalars(before: list[Any], after: list[Tree]) -> ElementChanges | None:
 
 
 def _keyed(key: str, before: list[Any], after: list[Tree]) -> ElementChanges | None:
-    if not all(isinstance(item, dict) and key in item for item in before):
+    if not all(is_object(item) and key in item for item in before):
         return None
-    if not all(isinstance(item, dict) for item in after):
+    if not all(is_object(item) for item in after):
         return None
     known = {_name(item[key]): item for item in before}
     if len(known) != len(before):

@@ -18,6 +18,7 @@ from delta_protocol.changes.inverses import result_path
 from delta_protocol.changes.model import EntityChange, EntityRef, Mutation, Recording, ResultRef, Write
 from delta_protocol.changes.recording import replay
 from delta_protocol.codecs import exact_json
+from delta_protocol.codecs.exact_json import is_array, is_object
 from delta_protocol.errors import Invalid
 
 
@@ -32,7 +33,7 @@ class Gathered:
     seq: int
     line: int
     direct: bool = False
-    made: list[int] = field(default_factory=list)
+    made: list[int] = field(default_factory=list[int])
     bound: Bound | None = None
 
 
@@ -69,7 +70,7 @@ def _changed(change: EntityChange, catalogue: Catalogue) -> Iterable[Gathered]:
     connector = connector_of(catalogue, change.entity.connector, change.line)
     collection = collection_of(connector, change.entity.collection, change.line)
     before, after = exact_json.decode(change.before), unpack(change.after)
-    if not isinstance(before, dict) or not isinstance(after, dict):
+    if not is_object(before) or not is_object(after):
         raise Invalid(
             f"line {change.line}: a {collection.noun} is no object whose fields could be set", line=change.line
         )
@@ -97,7 +98,7 @@ def _written(write: Write, catalogue: Catalogue) -> list[Gathered]:
     if tool.effect is Effect.OFF:
         raise Invalid(f"line {write.line}: {connector.name}.{write.tool} is switched off", line=write.line)
     arguments = unpack(write.arguments)
-    if not isinstance(arguments, dict):
+    if not is_object(arguments):
         raise Invalid(f"line {write.line}: {write.tool} takes one object of arguments", line=write.line)
     call = Gathered(
         connector, write.tool, arguments, write.seq, write.line, direct=write.operation == "call", made=[write.id]
@@ -172,7 +173,7 @@ def _deletes_planned(write: Write) -> int | None:
     if write.operation != "delete":
         return None
     for value in unpack(write.arguments).values():
-        leaf = value[0] if isinstance(value, list) and len(value) == 1 else value
+        leaf = value[0] if is_array(value) and len(value) == 1 else value
         if isinstance(leaf, Filler) and len(leaf.parts) == 1 and isinstance(leaf.parts[0], ResultRef):
             return leaf.parts[0].write
     return None
@@ -208,7 +209,7 @@ def _may_join(first: Gathered, second: Gathered) -> bool:
     if first.tool != second.tool or a.operation != b.operation or a.operation not in {"create", "delete"}:
         return False
     name = _list_parameter(a)
-    lists = isinstance(first.arguments.get(name), list) and isinstance(second.arguments.get(name), list)
+    lists = is_array(first.arguments.get(name)) and is_array(second.arguments.get(name))
     if not b.binding.many or not lists or set(writes_of(second.arguments)) & set(first.made):
         return False
     others = {key: value for key, value in first.arguments.items() if key != name}
@@ -251,13 +252,13 @@ def _learn_read(
 ) -> None:
     known = catalogue.connector(connector)
     given = exact_json.decode(arguments)
-    for collection in known.collections if known is not None and isinstance(given, dict) else ():
+    for collection in known.collections if known is not None and is_object(given) else ():
         get = collection.get
         if get is None or get.tool != tool or get.key not in given or len(given) != 1:
             continue
         key = given[get.key]
         if get.many:
-            if not isinstance(key, list) or len(key) != 1:
+            if not is_array(key) or len(key) != 1:
                 continue
             key = key[0]
         found, image = dig(exact_json.decode(result), bind.entity_path(get))

@@ -26,7 +26,7 @@ UNKNOWN = object()
 class Images:
     """Before-images by entity. A value is the decoded entity or `NOTHING`."""
 
-    _known: dict[str, Any] = field(default_factory=dict)
+    _known: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def learn(self, entity: EntityRef, image: Any) -> None:  # noqa: ANN401 - a JSON value or NOTHING
         """Keep the first image of the entity; later ones would show our own changes."""

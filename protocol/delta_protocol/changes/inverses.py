@@ -17,6 +17,7 @@ from delta_protocol.changes.images import NOTHING, UNKNOWN, Images, entity_of, f
 from delta_protocol.changes.model import Inverse, Path, ReadBack, Reversibility
 from delta_protocol.changes.redaction import is_secret, secrets_in
 from delta_protocol.codecs import exact_json
+from delta_protocol.codecs.exact_json import is_array, is_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +103,11 @@ def _of_update(connector: Connector, bound: Bound, image: Any) -> Way:  # noqa: 
 def _takes_null(connector: Connector, tool: str, parameter: str) -> bool:
     known = find_tool(connector, tool)
     schema = exact_json.decode(known.input_schema) if known is not None else {}
-    declared = schema.get("properties", {}).get(parameter) if isinstance(schema, dict) else None
-    kinds = declared.get("type") if isinstance(declared, dict) else None
+    declared = schema.get("properties", {}).get(parameter) if is_object(schema) else None
+    kinds = declared.get("type") if is_object(declared) else None
     if kinds is None:
         return True
-    return "null" in kinds if isinstance(kinds, list) else kinds == "null"
+    return "null" in kinds if is_array(kinds) else kinds == "null"
 
 
 def _of_edit(connector: Connector, bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image
@@ -178,7 +179,7 @@ def _again(connector: Connector, create: Binding, images: list[Any], collection:
     items = [image if create.content else _settable(create, image) for image in images]
     if any(True for item in items for _ in secrets_in(item)):
         return _never(f"the {collection.noun} holds a secret that is not kept")
-    arguments = bind.create_arguments(create, [item if isinstance(item, dict) else {"": item} for item in items])
+    arguments = bind.create_arguments(create, [item if is_object(item) else {"": item} for item in items])
     missing = _required(connector, create.tool) - set(arguments)
     if missing:
         names = ", ".join(f"`{name}`" for name in sorted(missing))
@@ -194,8 +195,8 @@ def _settable(create: Binding, image: Any) -> dict[str, Any]:  # noqa: ANN401 - 
 def _required(connector: Connector, tool: str) -> set[str]:
     known = find_tool(connector, tool)
     schema = exact_json.decode(known.input_schema) if known is not None else {}
-    required = schema.get("required", []) if isinstance(schema, dict) else []
-    return {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+    required = schema.get("required", []) if is_object(schema) else []
+    return {name for name in required if isinstance(name, str)} if is_array(required) else set()
 
 
 def _of_add(bound: Bound, number: int) -> Way:
@@ -241,9 +242,9 @@ def _of_remove(bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image
 def element_by_key(image: Any, name: str, key: str, wanted: Tree) -> Any:  # noqa: ANN401 - a JSON value
     """Return the element of the image's array field whose key is `wanted`, or None."""
     had, array = field_of(image, name)
-    if not had or not isinstance(array, list):
+    if not had or not is_array(array):
         return None
-    return next((item for item in array if isinstance(item, dict) and item.get(key) == wanted), None)
+    return next((item for item in array if is_object(item) and item.get(key) == wanted), None)
 
 
 def _of_change(bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image

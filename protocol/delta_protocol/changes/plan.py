@@ -32,6 +32,7 @@ from delta_protocol.changes.model import (
 )
 from delta_protocol.changes.order import Item, ordered
 from delta_protocol.codecs import exact_json
+from delta_protocol.codecs.exact_json import is_object
 from delta_protocol.errors import Invalid
 
 
@@ -166,7 +167,7 @@ def _precondition(
     if collection is None or read is None or not (image is NOTHING or is_known(image)):
         return None
     before = b"null" if image is NOTHING else exact_json.encode(image)
-    version = collection.version if complete_image and isinstance(image, dict) and collection.version in image else None
+    version = collection.version if complete_image and is_object(image) and collection.version in image else None
     return Precondition(entity, read.tool, read.arguments.json, read.path, before, fields, version)
 
 
@@ -233,6 +234,6 @@ def _canonical(value: Any) -> Any:  # noqa: ANN401 - any part of a plan
         return {name: _canonical(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple | list):
         return [_canonical(item) for item in value]
-    if isinstance(value, dict):
+    if is_object(value):
         return {key: _canonical(item) for key, item in value.items()}
     return value

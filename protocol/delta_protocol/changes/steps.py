@@ -18,6 +18,7 @@ from delta_protocol.changes.model import Plan, PlannedCall, ReadBack, Reversibil
 from delta_protocol.changes.readback import Expected, image_at, says_absent, superseded, unfilled
 from delta_protocol.changes.states import MADE
 from delta_protocol.codecs import exact_json
+from delta_protocol.codecs.exact_json import is_object
 from delta_protocol.errors import Invalid
 from delta_protocol.wire.journal import CallState, DeltaState, FieldConflict
 from delta_protocol.wire.message import Json
@@ -38,7 +39,7 @@ class Save:
     """Store durably: the delta's new state (None: unchanged) and its calls', in one transaction. Answered with None."""
 
     state: DeltaState | None = None
-    calls: Mapping[int, CallChange] = field(default_factory=dict)
+    calls: Mapping[int, CallChange] = field(default_factory=dict[int, CallChange])
     reason: str | None = None
     conflicts: tuple[FieldConflict, ...] = ()
 
@@ -97,9 +98,9 @@ class Progress:
 
     plan: Plan
     check: Check
-    states: dict[int, CallState] = field(default_factory=dict)
-    results: dict[int, Any] = field(default_factory=dict)
-    before: dict[str, Any] = field(default_factory=dict)
+    states: dict[int, CallState] = field(default_factory=dict[int, CallState])
+    results: dict[int, Any] = field(default_factory=dict[int, Any])
+    before: dict[str, Any] = field(default_factory=dict[str, Any])
     turn_back: bool = False
     """Set from outside: the client cancelled, or its deadline passed."""
     reason: str = ""
@@ -154,7 +155,7 @@ class Progress:
 
 def _known_part(element: Any, results: Mapping[int, Any]) -> Any:  # noqa: ANN401 - any JSON value
     """Fill an element; a field that the tool's result does not give is left out, if others are there to know it by."""
-    if not isinstance(element, dict):
+    if not is_object(element):
         return fill_tree(element, results)
     known: dict[str, Any] = {}
     for key, tree in element.items():

@@ -26,6 +26,7 @@ from delta_protocol.changes.plan import preconditions_of, sealed
 from delta_protocol.changes.redaction import MARK
 from delta_protocol.changes.steps import Progress
 from delta_protocol.codecs import exact_json
+from delta_protocol.codecs.exact_json import is_array, is_object
 from delta_protocol.errors import Invalid
 from delta_protocol.wire.journal import FieldConflict
 
@@ -48,10 +49,10 @@ class _Work:
     after: Mapping[int, Any]
     now: Mapping[int, Any]
     force: frozenset[str]
-    kept: list[FieldConflict] = field(default_factory=list)
-    stays: list[str] = field(default_factory=list)
-    restored: set[tuple[str, str]] = field(default_factory=set)
-    drafts: list[tuple[Draft, PlannedCall]] = field(default_factory=list)
+    kept: list[FieldConflict] = field(default_factory=list[FieldConflict])
+    stays: list[str] = field(default_factory=list[str])
+    restored: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    drafts: list[tuple[Draft, PlannedCall]] = field(default_factory=list[tuple[Draft, PlannedCall]])
 
 
 def reads_needed(progress: Progress) -> dict[int, ReadBack]:
@@ -112,9 +113,9 @@ def _entities(work: _Work, call: PlannedCall, seen: Image) -> list[tuple[EntityR
         return []
     keys = work.progress.filled(read.arguments).get(get.key)
     if not _reads_batch(bound, call):
-        entity = entity_of(connector, bound.collection, keys[0] if get.many and isinstance(keys, list) else keys)
+        entity = entity_of(connector, bound.collection, keys[0] if get.many and is_array(keys) else keys)
         return [] if entity is None else [(entity, seen)]
-    items = [item for item in seen if isinstance(item, dict)] if isinstance(seen, list) else []
+    items = [item for item in seen if is_object(item)] if is_array(seen) else []
     by_key = {str(item.get(bound.collection.key)): item for item in items}
     named = [(entity_of(connector, bound.collection, key), by_key.get(str(key), NOTHING)) for key in bound.keys]
     return [(entity, image) for entity, image in named if entity is not None]

@@ -11,6 +11,7 @@ from delta_protocol.changes.images import field_of, is_known
 from delta_protocol.changes.model import ResultRef, Text
 from delta_protocol.changes.redaction import MARK, is_secret
 from delta_protocol.codecs import exact_json
+from delta_protocol.codecs.exact_json import is_array, is_object
 
 _LONGEST = 60
 
@@ -35,9 +36,9 @@ def _part(part: ResultRef | Text) -> str:
 def _tree_text(value: Tree) -> str:
     if isinstance(value, Filler):
         return short(value)
-    if isinstance(value, dict):
+    if is_object(value):
         return "{" + ", ".join(f"{key}: {short(item, key)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
+    if is_array(value):
         return "[" + ", ".join(short(item) for item in value) + "]"
     return exact_json.encode(value).decode()
 
@@ -84,7 +85,7 @@ def _change(name: str, value: Tree, image: Any) -> str:  # noqa: ANN401
     had, before = field_of(image, name) if is_known(image) else (False, None)
     if is_secret(name):
         return f"{label} → {MARK}"
-    if had and isinstance(before, list) and isinstance(value, list):
+    if had and is_array(before) and is_array(value):
         return f"{label} {_list_change(before, value)}"
     if had and isinstance(before, str) and isinstance(value, str) and max(len(before), len(value)) > _LONGEST:
         return f"{label} {_text_change(before, value)}"
@@ -116,6 +117,6 @@ def of_unbound(arguments: Tree) -> str:
     """Return an unrecognised call's arguments in words."""
     return (
         short(arguments)
-        if not isinstance(arguments, dict)
+        if not is_object(arguments)
         else ", ".join(f"{name}: {short(value, name)}" for name, value in arguments.items())
     )
