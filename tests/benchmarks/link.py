@@ -39,10 +39,17 @@ CONFIG = StackConfig(actors={Role.RESULTS: ActorConfig(credit=max(WINDOWS))})
 TARGETS = "tests.benchmarks.targets.link_echo"
 
 Measured = list[float]
-"""Seconds of each round trip, then calls per second for each of `WINDOWS`."""
+"""Seconds of each round trip, then for each of `WINDOWS` calls per second and processor seconds per call."""
 
 
-async def drive(ask: Callable[[], Awaitable[object]], together: Callable[[int], Awaitable[object]]) -> Measured:
+def cpu(pid: int) -> float:
+    """Return the seconds of processor time that this process and `pid` have used."""
+    return time.process_time() + int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+async def drive(
+    ask: Callable[[], Awaitable[object]], together: Callable[[int], Awaitable[object]], pid: int
+) -> Measured:
     """Measure a caller: one at a time, then `window` tasks that ask one after another."""
     for _ in range(WARM):
         await ask()
@@ -52,21 +59,21 @@ async def drive(ask: Callable[[], Awaitable[object]], together: Callable[[int], 
         await ask()
         measured.append(time.perf_counter() - began)
     for window in WINDOWS:
-        began = time.perf_counter()
+        began, used = time.perf_counter(), cpu(pid)
         await together(window)
-        measured.append(CALLS / (time.perf_counter() - began))
+        measured += [CALLS / (time.perf_counter() - began), (cpu(pid) - used) / CALLS]
     return measured
 
 
 @contextmanager
-def peer_process(name: str) -> Iterator[socket.socket]:
-    """Run a peer's callee; give the caller's end."""
+def peer_process(name: str) -> Iterator[tuple[socket.socket, int]]:
+    """Run a peer's callee; give the caller's end, and its pid."""
     ours, theirs = socket.socketpair()
     with theirs:
         command = [sys.executable, "-m", TARGETS, name, str(theirs.fileno())]
         process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
     with process, ours:
-        yield ours
+        yield ours, process.pid
 
 
 class CallerProtocol(asyncio.Protocol):
@@ -108,7 +115,7 @@ class CallerProtocol(asyncio.Protocol):
 def measure_loop(name: str) -> Measured:
     """Measure asyncio or uvloop."""
 
-    async def main(sock: socket.socket) -> Measured:
+    async def main(sock: socket.socket, pid: int) -> Measured:
         _, caller = await asyncio.get_running_loop().create_connection(CallerProtocol, sock=sock)
 
         async def several(count: int) -> None:
@@ -118,12 +125,12 @@ def measure_loop(name: str) -> Measured:
         async def together(window: int) -> None:
             await asyncio.gather(*(several(CALLS // window) for _ in range(window)))
 
-        measured = await drive(caller.ask, together)
+        measured = await drive(caller.ask, together, pid)
         caller.transport.close()
         return measured
 
-    with peer_process(name) as sock:
-        result: Measured = runner(name)(main(sock))
+    with peer_process(name) as (sock, pid):
+        result: Measured = runner(name)(main(sock, pid))
         return result
 
 
@@ -146,16 +153,16 @@ def measure_blocking() -> Measured:
                 received += 1
 
     measured: Measured = []
-    with peer_process("blocking") as sock:
+    with peer_process("blocking") as (sock, pid):
         exchange(sock, WARM, 1)
         for _ in range(ROUND_TRIPS):
             began = time.perf_counter()
             exchange(sock, 1, 1)
             measured.append(time.perf_counter() - began)
         for window in WINDOWS:
-            began = time.perf_counter()
+            began, used = time.perf_counter(), cpu(pid)
             exchange(sock, CALLS, window)
-            measured.append(CALLS / (time.perf_counter() - began))
+            measured += [CALLS / (time.perf_counter() - began), (cpu(pid) - used) / CALLS]
     return measured
 
 
@@ -191,7 +198,7 @@ async def _measure_link(request: type[Lookup | LookupInWorker]) -> Measured:
                     for _ in range(window):
                         asking.start_soon(several, CALLS // window)
 
-            measured = await drive(lambda: ref.ask(request(*QUESTION)), together)
+            measured = await drive(lambda: ref.ask(request(*QUESTION)), together, process.pid)
             nursery.cancel_scope.cancel()
         process.wait()
         return measured
@@ -213,20 +220,20 @@ def measure() -> Sequence[Table]:
     rows = [_row(name, _figures(samples[name]), _figures(samples[reference])) for name in peers]
     note = (
         f"About 100 bytes each way between two processes. Ratios to {reference}: a smaller one is better for round "
-        f"trips, a greater one for calls per second."
+        f"trips and processor time, a greater one for calls per second. On a busy machine only processor time is steady."
     )
     columns = ["", "round trip p50", "p99", "ratio"]
     for window in WINDOWS:
-        columns += [f"{window} in flight, calls/s", "ratio"]
+        columns += [f"{window} in flight, calls/s", "ratio", "CPU, both ends", "ratio"]
     return [Table("A link between two actors", note, columns, rows)]
 
 
 def _figures(samples: Sequence[float]) -> tuple[float, float, list[float]]:
-    """Split the interleaved samples of all rounds: p50, p99, rate per window."""
-    size = ROUND_TRIPS + len(WINDOWS)
+    """Split the interleaved samples of all rounds: p50, p99, then rate and processor time per window."""
+    size = ROUND_TRIPS + 2 * len(WINDOWS)
     rounds = [samples[start : start + size] for start in range(0, len(samples), size)]
     trips = [trip for one in rounds for trip in one[:ROUND_TRIPS]]
-    rates = [median([one[ROUND_TRIPS + number] for one in rounds]) for number in range(len(WINDOWS))]
+    rates = [median([one[ROUND_TRIPS + number] for one in rounds]) for number in range(2 * len(WINDOWS))]
     return median(trips), percentile(trips, 0.99), rates
 
 
@@ -235,6 +242,6 @@ def _row(
 ) -> Sequence[str]:
     trip, slow, rates = own
     cells = [name, f"{trip * 1e6:.0f} µs", f"{slow * 1e6:.0f} µs", f"{trip / reference[0]:.2f}"]
-    for rate, other in zip(rates, reference[2], strict=True):
-        cells += [f"{rate:,.0f}", f"{rate / other:.2f}"]
+    for number, (figure, other) in enumerate(zip(rates, reference[2], strict=True)):
+        cells += [f"{figure * 1e6:.1f} µs" if number % 2 else f"{figure:,.0f}", f"{figure / other:.2f}"]
     return cells

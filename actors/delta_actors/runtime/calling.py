@@ -93,6 +93,7 @@ class CallerLink:
         self._waiting = trio.lowlevel.ParkingLot()
         self._decode_item = schema.items.decode
         self._asked = 0
+        self._resumed = 0
         self._late = 0
 
     def statistics(self) -> dict[str, Any]:
@@ -116,6 +117,7 @@ class CallerLink:
                 nursery.start_soon(self._channel.write)
                 try:
                     while batch := await self._channel.receive():
+                        self._resumed = 0
                         for envelope in batch:
                             self._dispatch(envelope)
                 except ProtocolViolation as error:
@@ -144,7 +146,11 @@ class CallerLink:
         self, request: Request[ReplyT], inherited: Inherited, *, listener: Listener | None = None, nowait: bool = False
     ) -> ReplyT:
         """Send the request and wait for its reply; see `Ref.ask`. Raises `LinkClosed` when it did not leave."""
-        await self._take_credit(nowait)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._credit > 0 and not self._channel.full and not self.closed.is_set():
+            self._credit -= 1
+        else:
+            await self._take_credit(nowait)
         call = self._open(request, inherited, listens=listener is not None)
         try:
             while True:
@@ -171,7 +177,6 @@ class CallerLink:
         self._channel.post(Tell(body(event), inherited.principal, inherited.origin, inherited.trace), now=True)
 
     async def _take_credit(self, nowait: bool) -> None:
-        await trio.lowlevel.checkpoint_if_cancelled()
         while not self.closed.is_set():
             if self._credit > 0:
                 await self._channel.drained()
@@ -201,7 +206,9 @@ class CallerLink:
             inherited.trace,
         )
         try:
-            self._channel.post(ask, key=call.id, now=not self._calls)
+            self._resumed -= 1
+            # The last task that one batch of replies woke sends for all of them.
+            self._channel.post(ask, key=call.id, now=not self._calls or self._resumed == 0)
         except BaseException:
             self._return_credit(1)
             raise
@@ -256,6 +263,7 @@ class CallerLink:
             if call is None:
                 self._late += 1
             else:
+                self._resumed += 1
                 call.take(envelope)
         elif isinstance(envelope, Credit):
             self._return_credit(envelope.count)
@@ -278,4 +286,5 @@ class CallerLink:
         if not 0 < count <= self._granted - self._credit:
             raise ProtocolViolation(f"{self.callee} gave back more credit than it granted")
         self._credit += count
-        self._waiting.unpark(count=count)
+        if self._waiting:
+            self._waiting.unpark(count=count)

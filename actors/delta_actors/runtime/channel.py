@@ -43,6 +43,7 @@ class Channel(Generic[EnvelopeT]):
         self._full = trio.lowlevel.ParkingLot()
         self._empty = trio.lowlevel.ParkingLot()
         self._corked = False
+        self._choked = False
         self.broken = False
         """Whether the peer takes no more."""
         self.closed = False
@@ -56,6 +57,11 @@ class Channel(Generic[EnvelopeT]):
     def unsent(self) -> int:
         """Bytes posted and not yet taken by the kernel."""
         return self._out.size
+
+    @property
+    def full(self) -> bool:
+        """Whether senders must wait in `drained`."""
+        return self._out.size > HIGH_WATER
 
     @property
     def appended(self) -> int:
@@ -138,10 +144,13 @@ class Channel(Generic[EnvelopeT]):
             if not self._out.buffer:
                 await self._park()
             elif not self._send():
+                self._choked = True
                 try:
                     await trio.lowlevel.wait_writable(self._socket)
                 except trio.ClosedResourceError:
                     return
+                finally:
+                    self._choked = False
 
     def close(self) -> None:
         """Close the socket and let all who wait go on."""
@@ -162,8 +171,8 @@ class Channel(Generic[EnvelopeT]):
     def _go(self, now: bool) -> None:
         if self._corked:
             return
-        # Only a parked writer means that nothing is waiting for the socket to become writable.
-        if now and self._writer is not None and self._send():
+        # While the writer waits for the socket to become writable, the kernel would take nothing anyway.
+        if now and not self._choked and self._send():
             return
         self._wake()
 

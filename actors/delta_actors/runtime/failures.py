@@ -19,10 +19,12 @@ def sole(error: BaseException) -> BaseException:
     inner: Sequence[BaseException] = [error]
     while len(inner) == 1:
         error = inner[0]
-        if not isinstance(error, BaseExceptionGroup):
-            return error
-        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions if _is_group(error) else ()
     return error
+
+
+def _is_group(error: BaseException) -> bool:
+    return isinstance(error, BaseExceptionGroup)
 
 
 def failure_of(error: BaseException, role: str) -> Failure:
