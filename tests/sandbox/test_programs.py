@@ -264,6 +264,8 @@ async def test_unknown_names_come_with_the_nearest_and_how_to_look_up() -> None:
             assert error.name == "NotFound"
             assert near in error.message
             assert 'delta_read {refs: ["tickets"]}' in error.message
+        error = await world.error("return ticket.get_ticket({id: 1})")
+        assert "connectors: tickets" in error.message
         error = await world.error("return my_server.anything({})")
         assert "not listed yet" in error.message
 

@@ -14,7 +14,7 @@ from delta_actors.runtime.actor import Call, Ref
 from delta_actors.sandbox.assembly import Assembly
 from delta_actors.sandbox.pool import Pool, Worker, WorkerEnded, crashed
 from delta_actors.sandbox.reads import Reads
-from delta_actors.sandbox.views import namespaces
+from delta_actors.sandbox.views import namespaces, unknown_name
 from delta_protocol.catalogue.model import Catalogue
 from delta_protocol.changes.plan import build_plan, place
 from delta_protocol.changes.recording import split
@@ -227,7 +227,10 @@ class ProgramRun:
 
     def _error(self, failed: Failed) -> ProgramError:
         source = self._lines(failed.line)
-        return ProgramError(failed.kind, failed.name, failed.message, failed.line, failed.column, source, failed.limit)
+        message = failed.message
+        if failed.name == "ReferenceError":
+            message = unknown_name(self._catalogue, message)
+        return ProgramError(failed.kind, failed.name, message, failed.line, failed.column, source, failed.limit)
 
     def _lines(self, line: int) -> str:
         """Return the line and the one before it, numbered."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+import re
+
 import msgspec
 
 from delta_protocol.catalogue.model import (
@@ -31,6 +34,16 @@ def namespaces(catalogue: Catalogue, code: str) -> tuple[NamespaceView, ...]:
         if alias in code and connector.state is not ConnectorState.GONE:
             views.append(_namespace(connector, alias))
     return tuple(views)
+
+
+def unknown_name(catalogue: Catalogue, message: str) -> str:
+    """Return a ReferenceError's message, completed by the connectors with the nearest names if it names no global."""
+    found = re.search(r"'?([A-Za-z_$][\w$]*)'? is not defined", message)
+    aliases = [connector_alias(item.name) for item in catalogue.connectors if item.state is not ConnectorState.GONE]
+    if found is None:
+        return message
+    near = difflib.get_close_matches(found[1], aliases, 3, 0.5) or aliases[:5]
+    return f'{message}; connectors: {", ".join(near)}. Look them up: delta_read {{refs: [""]}}' if near else message
 
 
 def _namespace(connector: Connector, alias: str) -> NamespaceView:
