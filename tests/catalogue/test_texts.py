@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import warnings
@@ -12,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delta_protocol.catalogue import apitext, build, describe, names
+from delta_protocol.catalogue import apitext, arguments, build, describe, names
 from delta_protocol.catalogue.model import Catalogue, Connector, ConnectorState, Mode
 from delta_protocol.catalogue.search import search
 from delta_protocol.catalogue.tokens import estimate
 from delta_protocol.catalogue.visible import visible
 from delta_protocol.codecs import exact_json
 from delta_protocol.config import ConnectorConfig
-from delta_protocol.errors import LimitExceeded
+from delta_protocol.errors import Invalid, LimitExceeded
 from tests import shared_data
 from tests.catalogue.listings import STRING, catalogue, connector, definition, named, obj, tickets
 
@@ -234,6 +235,8 @@ def test_no_definition_breaks_the_catalogue(parts: dict[str, Any]) -> None:  # a
         describe.tool(found, found.tools[0])
         describe.connector(found)
         search(catalogue(found), "thing")
+        with contextlib.suppress(Invalid):
+            arguments.check(found.tools[0], b'{"a":1,"type":"x"}')
 
 
 def test_deep_nesting_and_unreadable_definitions_have_no_name() -> None:

@@ -38,6 +38,8 @@ def tools() -> Any:
         "get_ask",
         "get_pid",
     ]
+    if "elicitation" in declared:
+        names.append("get_confirmed")
     return [{"name": name, "description": f"The tool {name}.", "inputSchema": texts} for name in names]
 
 
@@ -47,6 +49,7 @@ def send(message: dict[str, Any]) -> None:
 
 def answer(number: int, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "initialize":
+        declared.update(params.get("capabilities", {}))
         return {
             "protocolVersion": "2025-11-25",
             "capabilities": {"tools": {"listChanged": True}},
@@ -82,6 +85,7 @@ def answer(number: int, method: str, params: dict[str, Any]) -> dict[str, Any] |
     return {"content": [{"type": "text", "text": params["arguments"].get("text", "")}]}
 
 
+declared: dict[str, Any] = {}
 waiting: set[int] = set()
 asked: dict[str, int] = {}
 if "slow-start" in options:

@@ -7,7 +7,7 @@ from pathlib import Path
 from delta_protocol.codecs import exact_json
 from delta_protocol.wire.message import Answer, Item, Origin, Question, Role
 from delta_protocol.wire.registry import ReadTool
-from tests.registry.systems import calls, fake, from_, registry
+from tests.registry.systems import calls, catalogue_when, fake, from_, listed, registry, started
 
 ABLE = Origin("conversation-1", "1", capabilities=("elicitation.form",))
 OTHER = Origin("conversation-2", "1", capabilities=("elicitation.form",))
@@ -58,3 +58,12 @@ async def test_each_conversation_has_a_process_of_its_own(tmp_path: Path) -> Non
         pids = [note for note in calls(tmp_path / "fake") if note.startswith("pid")]
         assert len(pids) == 3
         assert len(set(pids)) == 2
+
+
+async def test_tools_for_clients_that_can_be_asked_are_listed_where_some_may_be(tmp_path: Path) -> None:
+    connectors = {"each": fake(tmp_path / "each", session="conversation"), "all": fake(tmp_path / "all")}
+    async with registry(tmp_path / "state", connectors) as system:
+        catalogue = await catalogue_when(await started(system), listed("each", "all"))
+        names = {one.name: [tool.name for tool in one.tools] for one in catalogue.connectors}
+        assert "get_confirmed" in names["each"]
+        assert "get_confirmed" not in names["all"]

@@ -23,12 +23,13 @@ NEEDED = {
 
 PROGRESS_LIMIT = 1.0
 
-_DECLARED: dict[str, dict[str, dict[str, dict[str, str]]]] = {
+DECLARED: dict[str, dict[str, dict[str, dict[str, str]]]] = {
     "elicitation.form": {"elicitation": {"form": {}}},
     "elicitation.url": {"elicitation": {"url": {}}},
     "sampling": {"sampling": {}},
     "roots": {"roots": {}},
 }
+"""Capabilities that can be passed on to a connector, as its client declares them."""
 
 
 def answered(reply: CallToolReply) -> ToolReply:
@@ -114,6 +115,6 @@ def declaration(capabilities: tuple[str, ...]) -> Json:
     """Return the ClientCapabilities object for declared names (`Origin.capabilities`) that can be passed on."""
     declared: dict[str, dict[str, dict[str, str]]] = {}
     for name in capabilities:
-        for key, value in _DECLARED.get(name, {}).items():
+        for key, value in DECLARED.get(name, {}).items():
             declared.setdefault(key, {}).update(value)
     return msgspec.json.encode(declared)

@@ -83,7 +83,9 @@ class Upstream:
     def start(self) -> None:
         """Start the first session, once."""
         if self._first is None and not self.config.fault:
-            self._first = self._session(b"{}", on_open=self._introduced, on_state=self._state)
+            # Some servers list certain tools only to clients that can be asked: where some may be, they are listed.
+            able = tuple(calls.DECLARED) if self.config.session == "conversation" else ()
+            self._first = self._session(calls.declaration(able), on_open=self._introduced, on_state=self._state)
             self._nursery.start_soon(self._first.run)
         elif self.config.fault:
             self._state(ConnectorState.FAILED, self.config.fault)
