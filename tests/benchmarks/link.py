@@ -220,7 +220,7 @@ def measure() -> Sequence[Table]:
     rows = [_row(name, _figures(samples[name]), _figures(samples[reference])) for name in peers]
     note = (
         f"About 100 bytes each way between two processes. Ratios to {reference}: a smaller one is better for round "
-        f"trips and processor time, a greater one for calls per second. On a busy machine only processor time is steady."
+        f"trips and processor time, a greater one for calls per second. Only processor time is steady under load."
     )
     columns = ["", "round trip p50", "p99", "ratio"]
     for window in WINDOWS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -12,7 +13,7 @@ import trio
 from delta_actors.runtime.actor import Listener
 from delta_actors.runtime.channel import UNREADABLE, Channel, resume
 from delta_actors.runtime.clock import to_wire
-from delta_actors.runtime.current import Inherited
+from delta_actors.runtime.current import NOTHING, Inherited
 from delta_actors.runtime.schema import Schema
 from delta_protocol.errors import (
     ActorCrashed,
@@ -51,8 +52,8 @@ class LinkClosed(Exception):
 
 
 @cache
-def _reply_decoder(request: type[Request[Any]]) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(request.reply_type())
+def _reply_decoder(request: type[Request[Any]]) -> Callable[[msgspec.Raw], Any]:
+    return msgspec.msgpack.Decoder(request.reply_type()).decode
 
 
 class _OpenCall:
@@ -152,18 +153,14 @@ class CallerLink:
         else:
             await self._take_credit(nowait)
         call = self._open(request, inherited, listens=listener is not None)
+        if listener is None:
+            return self._reply(request, await self._envelope(call))
         try:
             while True:
                 envelope = await self._next_envelope(call)
-                if isinstance(envelope, Reply):
-                    return cast(ReplyT, _reply_decoder(type(request)).decode(envelope.body))
-                if isinstance(envelope, Fail):
-                    raise from_failure(envelope.failure)
-                assert isinstance(envelope, Down | QuestionDown)
-                assert listener is not None
+                if not isinstance(envelope, Down | QuestionDown):
+                    return self._reply(request, envelope)
                 await self._hear(envelope, listener)
-        except UNREADABLE as error:
-            raise Internal(f"{self.callee} answered {type(request).__name__} with something else: {error}") from error
         finally:
             if call.id in self._calls:
                 self._abandon(call)
@@ -197,14 +194,12 @@ class CallerLink:
         self._next += 1
         call = _OpenCall(self._next, trio.lowlevel.current_task(), listens)
         call.sent_deadline = trio.current_effective_deadline()
-        ask = Ask(
-            call.id,
-            to_wire(call.sent_deadline),
-            body(request),
-            inherited.principal,
-            inherited.origin,
-            inherited.trace,
-        )
+        deadline = to_wire(call.sent_deadline)
+        if inherited is NOTHING:
+            ask = Ask(call.id, deadline, body(request))
+        else:
+            principal, origin, trace = inherited.principal, inherited.origin, inherited.trace
+            ask = Ask(call.id, deadline, body(request), principal, origin, trace)
         try:
             self._resumed -= 1
             # The last task that one batch of replies woke sends for all of them.
@@ -217,6 +212,15 @@ class CallerLink:
         self._asked += 1
         return call
 
+    def _reply(self, request: Request[ReplyT], envelope: object) -> ReplyT:
+        if isinstance(envelope, Fail):
+            raise from_failure(envelope.failure)
+        assert isinstance(envelope, Reply)
+        try:
+            return cast(ReplyT, _reply_decoder(type(request))(envelope.body))
+        except UNREADABLE as error:
+            raise Internal(f"{self.callee} answered {type(request).__name__} with something else: {error}") from error
+
     async def _next_envelope(self, call: _OpenCall) -> object:
         if call.inbox:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -224,6 +228,9 @@ class CallerLink:
             if isinstance(value, BaseException):
                 raise value
             return value
+        return await self._envelope(call)
+
+    async def _envelope(self, call: _OpenCall) -> object:
         call.parked = True
 
         def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
@@ -243,7 +250,10 @@ class CallerLink:
         # After the deadline the callee ends by its own clock: a Cancel would make it look like the caller's wish.
 
     async def _hear(self, envelope: Down | QuestionDown, listener: Listener) -> None:
-        item = self._decode_item(envelope.body)
+        try:
+            item = self._decode_item(envelope.body)
+        except UNREADABLE as error:
+            raise Internal(f"{self.callee} sent an item that cannot be read: {error}") from error
         if isinstance(envelope, Down):
             await listener(item)
         else:

@@ -69,7 +69,9 @@ class ActorRef:
         """See `Ref.ask`."""
         inherited = self._inherited(principal, origin)
         while True:
-            link = await self._connected()
+            link = self._link
+            if link is None or link.closed.is_set():
+                link = await self._connected()
             try:
                 return await link.ask(request, inherited, listener=listener, nowait=nowait)
             except LinkClosed:

@@ -331,6 +331,8 @@ class CalleeLink:
         return None
 
     def _inherited(self, envelope: Ask | Tell) -> Inherited:
+        if envelope.principal is None and envelope.origin is None and not envelope.trace:
+            return self._own
         if self._may_speak and envelope.principal is not None:
             return Inherited(envelope.principal, envelope.origin, envelope.trace)
         return Inherited(self._own.principal, envelope.origin, envelope.trace)
