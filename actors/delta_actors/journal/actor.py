@@ -36,7 +36,7 @@ SWEEP = 30.0
 class JournalActor(Actor):
     """See the package's docstring."""
 
-    role: ClassVar[Role] = Role.JOURNAL
+    role: ClassVar[str] = Role.JOURNAL
 
     def __init__(self) -> None:
         self._store: SqliteStore | None = None

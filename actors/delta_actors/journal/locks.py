@@ -6,7 +6,7 @@ which no entity is known takes its whole connector.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -46,7 +46,7 @@ class Locks:
         self._claims: list[_Claim] = []
 
     @asynccontextmanager
-    async def hold(self, names: Iterable[tuple[str, str]]) -> AsyncIterator[None]:
+    async def hold(self, names: Iterable[tuple[str, str]]) -> AsyncGenerator[None, None]:
         """Wait until all are free, then hold them."""
         claim = _Claim(frozenset(names))
         self._claims.append(claim)

@@ -13,7 +13,7 @@ to 5.12.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from delta_protocol.changes.compensate import roll_back
 from delta_protocol.changes.conflicts import conflicts, entity_label, wanted_by
@@ -168,9 +168,10 @@ class Apply:
             arguments = progress.check(call, exact_json.encode(progress.filled(call.arguments)))
         except Invalid as error:
             return f"call {call.number}: {call.connector}.{call.tool}: {error.message}"
+        reply = Reply(Outcome.NOT_SENT)
         for attempt in range(RATE_LIMIT_TRIES):
             yield from save_call(progress, call.number, CallChange(CallState.INTENT))
-            reply: Reply = yield Send(call.number, call.connector, call.tool, arguments)
+            reply = cast("Reply", (yield Send(call.number, call.connector, call.tool, arguments)))
             if reply.outcome is Outcome.OK:
                 result = reply.result or b"null"
                 yield from save_call(progress, call.number, CallChange(CallState.ACKED, result=result))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from delta_protocol.changes.holes import unpack
+from delta_protocol.changes.holes import Tree, unpack
 from delta_protocol.changes.images import NOTHING, entity_name, field_of, is_known
 from delta_protocol.changes.model import EntityRef, PlannedCall, Precondition
 from delta_protocol.changes.normalise import same
@@ -31,7 +31,7 @@ def conflicts(precondition: Precondition, now: Any, wanted: Mapping[str, Json]) 
         return (FieldConflict(name, "", precondition.before, b"null", _first(wanted)),)
     if _same_version(precondition.version, before, now):
         return ()
-    out = []
+    out: list[FieldConflict] = []
     for field in precondition.fields:
         had, was = field_of(before, field)
         has, value = field_of(now, field)
@@ -64,7 +64,7 @@ def wanted_by(calls: Sequence[PlannedCall], entity: EntityRef) -> dict[str, Json
     for call in calls:
         if call.entity is None or entity_name(call.entity) != entity_name(entity):
             continue
-        expect = unpack(call.read_back.expect) if call.read_back is not None else {}
+        expect: Tree = unpack(call.read_back.expect) if call.read_back is not None else {}
         for field in call.fields:
             value = expect.get(field) if is_object(expect) else None
             plain = value is not None and field in expect and not _has_holes(call, field)

@@ -9,11 +9,10 @@ from typing import Any
 
 from delta_protocol.catalogue.model import Collection, Connector, Elements, find_tool
 from delta_protocol.changes import binding as bind
+from delta_protocol.changes.definitions import required_parameters
 from delta_protocol.changes.diff import ElementChanges, calls_needed, changed_fields, element_changes
 from delta_protocol.changes.holes import Tree
 from delta_protocol.changes.words import short
-from delta_protocol.codecs import exact_json
-from delta_protocol.codecs.exact_json import is_object
 from delta_protocol.errors import Invalid
 
 
@@ -43,7 +42,7 @@ def cover(subject: Subject, before: dict[str, Any], after: dict[str, Tree]) -> M
     """Return the calls. Raises `Invalid`, naming line and settable fields, for a change no tool makes."""
     fields = changed_fields(before, after)
     update = subject.collection.update
-    settable = set(update.fields) if update is not None and update.content is None else set()
+    settable = set(update.fields) if update is not None and update.content is None else set[str]()
     by_elements: dict[str, tuple[Elements, ElementChanges]] = {}
     for elements in subject.collection.elements:
         if elements.field in fields:
@@ -85,8 +84,7 @@ def _with_required(subject: Subject, before: dict[str, Any], values: dict[str, T
     update = subject.collection.update
     assert update is not None
     tool = find_tool(subject.connector, update.tool)
-    schema = exact_json.decode(tool.input_schema) if tool is not None else {}
-    required = schema.get("required") or [] if is_object(schema) else []
+    required = required_parameters(tool) if tool is not None else frozenset[str]()
     missing = {
         name: before[name]
         for name, parameter in update.fields.items()

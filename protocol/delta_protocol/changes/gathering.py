@@ -254,7 +254,7 @@ def _learn_read(
     given = exact_json.decode(arguments)
     for collection in known.collections if known is not None and is_object(given) else ():
         get = collection.get
-        if get is None or get.tool != tool or get.key not in given or len(given) != 1:
+        if get is None or get.tool != tool or get.key is None or list(given) != [get.key]:
             continue
         key = given[get.key]
         if get.many:

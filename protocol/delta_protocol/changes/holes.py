@@ -12,6 +12,7 @@ from typing import Any
 
 from delta_protocol.changes.model import Hole, Path, ResultRef, Text, Value
 from delta_protocol.codecs import exact_json
+from delta_protocol.codecs.exact_json import is_array, is_object
 from delta_protocol.errors import Invalid
 from delta_protocol.wire.message import Json
 
@@ -63,9 +64,9 @@ def _strip(tree: Tree, path: Path, holes: list[Hole]) -> Any:  # noqa: ANN401 - 
     if isinstance(tree, Filler):
         holes.append(Hole(path, tree.parts))
         return None
-    if isinstance(tree, dict):
+    if is_object(tree):
         return {key: _strip(item, (*path, key), holes) for key, item in tree.items()}
-    if isinstance(tree, list):
+    if is_array(tree):
         return [_strip(item, (*path, index), holes) for index, item in enumerate(tree)]
     return tree
 
@@ -74,10 +75,10 @@ def fillers(tree: Tree) -> Iterator[Filler]:
     """Yield every filler in the tree."""
     if isinstance(tree, Filler):
         yield tree
-    elif isinstance(tree, dict):
+    elif is_object(tree):
         for item in tree.values():
             yield from fillers(item)
-    elif isinstance(tree, list):
+    elif is_array(tree):
         for item in tree:
             yield from fillers(item)
 
@@ -91,9 +92,9 @@ def rename(tree: Tree, to: Callable[[ResultRef], ResultRef]) -> Tree:
     """Return the tree with every reference replaced by `to(reference)`."""
     if isinstance(tree, Filler):
         return Filler(tuple(to(part) if isinstance(part, ResultRef) else part for part in tree.parts))
-    if isinstance(tree, dict):
+    if is_object(tree):
         return {key: rename(item, to) for key, item in tree.items()}
-    if isinstance(tree, list):
+    if is_array(tree):
         return [rename(item, to) for item in tree]
     return tree
 
@@ -102,9 +103,9 @@ def fill_tree(tree: Tree, results: Mapping[int, Any]) -> Any:  # noqa: ANN401 - 
     """Return the tree with every hole filled from decoded `results`. Raises `Invalid` for a part that is not there."""
     if isinstance(tree, Filler):
         return _resolve(tree, results)
-    if isinstance(tree, dict):
+    if is_object(tree):
         return {key: fill_tree(item, results) for key, item in tree.items()}
-    if isinstance(tree, list):
+    if is_array(tree):
         return [fill_tree(item, results) for item in tree]
     return tree
 
@@ -144,11 +145,11 @@ def _as_text(value: Any) -> str:  # noqa: ANN401 - any JSON value
 def dig(value: Any, path: Path) -> tuple[bool, Any]:  # noqa: ANN401 - any JSON value
     """Return (whether there is something at `path`, what)."""
     for step in path:
-        if isinstance(step, int) and isinstance(value, list):
+        if isinstance(step, int) and is_array(value):
             if not -len(value) <= step < len(value):
                 return False, None
             value = value[step]
-        elif isinstance(value, dict) and step in value:
+        elif is_object(value) and step in value:
             value = value[step]
         else:
             return False, None

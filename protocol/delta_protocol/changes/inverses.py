@@ -12,11 +12,11 @@ from typing import Any
 from delta_protocol.catalogue.model import Binding, Collection, Connector, Effect, find_tool
 from delta_protocol.changes import binding as bind
 from delta_protocol.changes.binding import Bound
+from delta_protocol.changes.definitions import required_parameters, takes_null
 from delta_protocol.changes.holes import Tree, pack, reference
 from delta_protocol.changes.images import NOTHING, UNKNOWN, Images, entity_of, field_of, is_known
 from delta_protocol.changes.model import Inverse, Path, ReadBack, Reversibility
 from delta_protocol.changes.redaction import is_secret, secrets_in
-from delta_protocol.codecs import exact_json
 from delta_protocol.codecs.exact_json import is_array, is_object
 
 
@@ -102,12 +102,7 @@ def _of_update(connector: Connector, bound: Bound, image: Any) -> Way:  # noqa: 
 
 def _takes_null(connector: Connector, tool: str, parameter: str) -> bool:
     known = find_tool(connector, tool)
-    schema = exact_json.decode(known.input_schema) if known is not None else {}
-    declared = schema.get("properties", {}).get(parameter) if is_object(schema) else None
-    kinds = declared.get("type") if is_object(declared) else None
-    if kinds is None:
-        return True
-    return "null" in kinds if is_array(kinds) else kinds == "null"
+    return known is None or takes_null(known, parameter)
 
 
 def _of_edit(connector: Connector, bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image
@@ -192,11 +187,9 @@ def _settable(create: Binding, image: Any) -> dict[str, Any]:  # noqa: ANN401 - 
     return {name: value for name, (had, value) in found.items() if had and value is not None}
 
 
-def _required(connector: Connector, tool: str) -> set[str]:
+def _required(connector: Connector, tool: str) -> frozenset[str]:
     known = find_tool(connector, tool)
-    schema = exact_json.decode(known.input_schema) if known is not None else {}
-    required = schema.get("required", []) if is_object(schema) else []
-    return {name for name in required if isinstance(name, str)} if is_array(required) else set()
+    return frozenset() if known is None else required_parameters(known)
 
 
 def _of_add(bound: Bound, number: int) -> Way:

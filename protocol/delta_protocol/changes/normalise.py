@@ -8,6 +8,8 @@ import unicodedata
 from datetime import UTC, datetime
 from typing import Any
 
+from delta_protocol.codecs.exact_json import is_array, is_object
+
 _DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)$")
 
 
@@ -22,10 +24,10 @@ def same(wanted: Any, got: Any) -> bool:  # noqa: ANN401 - any JSON values
     if isinstance(wanted, bool) or isinstance(got, bool):
         return wanted is got
     if isinstance(wanted, int | float) and isinstance(got, int | float):
-        return wanted == got or (isinstance(wanted, float | int) and _close(wanted, got))
-    if isinstance(wanted, dict) and isinstance(got, dict):
+        return wanted == got or _close(wanted, got)
+    if is_object(wanted) and is_object(got):
         return all(key in got and same(item, got[key]) for key, item in wanted.items())
-    if isinstance(wanted, list) and isinstance(got, list):
+    if is_array(wanted) and is_array(got):
         return len(wanted) == len(got) and all(same(a, b) for a, b in zip(wanted, got, strict=True))
     return bool(wanted == got)
 

@@ -21,6 +21,7 @@ from delta_protocol.changes.images import NOTHING, Images, entity_name, entity_o
 from delta_protocol.changes.inverses import way_back
 from delta_protocol.changes.model import (
     EntityRef,
+    Hole,
     Path,
     Plan,
     PlannedCall,
@@ -42,7 +43,7 @@ def build_plan(recording: Recording, catalogue: Catalogue) -> Plan:
     calls = gathering.gather(recording, catalogue)
     order = _order(calls, images)
     places = _places(calls, order)
-    planned = []
+    planned: list[PlannedCall] = []
     for number, index in enumerate(order, 1):
         call = calls[index]
         draft = Draft(call.connector, call.tool, _renumbered(call, places), call.line, _writes_made(call))
@@ -54,7 +55,7 @@ def build_plan(recording: Recording, catalogue: Catalogue) -> Plan:
 
 def _order(calls: list[Gathered], images: Images) -> list[int]:
     maker = {write: index for index, call in enumerate(calls) for write in call.made}
-    items = []
+    items: list[Item] = []
     for index, call in enumerate(calls):
         used = writes_of(call.arguments)
         unknown = used - maker.keys()
@@ -112,7 +113,7 @@ def place(value: Value, plan: Plan) -> Value:
     A hole for a write that vanished from the plan becomes null.
     """
     places = {write: (call.number, path) for call in plan.calls for write, path in call.writes}
-    holes = []
+    holes: list[Hole] = []
     for hole in value.holes:
         refs = [part for part in hole.parts if isinstance(part, ResultRef)]
         if all(ref.write in places for ref in refs):
@@ -136,7 +137,7 @@ def preconditions_of(
         for entity in _entities(call, catalogue):
             fields = wanted.setdefault(entity_name(entity), (entity, {}))[1]
             fields.update(dict.fromkeys(call.fields))
-    out = []
+    out: list[Precondition] = []
     for name, (entity, fields) in wanted.items():
         looked_at, complete_image = read.get(name, ((), True))
         fields.update(dict.fromkeys(looked_at))
@@ -232,8 +233,9 @@ def _canonical(value: Any) -> Any:  # noqa: ANN401 - any part of a plan
         return exact_json.decode(value)
     if isinstance(value, msgspec.Struct):
         return {name: _canonical(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, tuple | list):
-        return [_canonical(item) for item in value]
+    if isinstance(value, tuple):
+        items: tuple[Any, ...] = value
+        return [_canonical(item) for item in items]
     if is_object(value):
         return {key: _canonical(item) for key, item in value.items()}
     return value

@@ -17,6 +17,7 @@ from delta_protocol.changes.model import PlannedCall, ReadBack
 from delta_protocol.changes.normalise import same
 from delta_protocol.changes.redaction import MARK
 from delta_protocol.changes.words import short
+from delta_protocol.codecs.exact_json import is_array, is_object
 
 _ABSENT = re.compile(
     r"not[ _-]?found|does(?:n't| not) exist|no such|unknown|\b404\b|\b410\b|enoent|could(?:n't| not) find"
@@ -90,7 +91,7 @@ def _only_lacks(expected: Expected) -> bool:
 
 
 def _compare(expect: dict[str, Any], now: Any) -> tuple[Verdict, str]:  # noqa: ANN401 - an image
-    different = []
+    different: list[str] = []
     for name, wanted in expect.items():
         had, got = field_of(now, name)
         if not (same(wanted, got) if had else wanted is None):
@@ -101,13 +102,13 @@ def _compare(expect: dict[str, Any], now: Any) -> tuple[Verdict, str]:  # noqa: 
 def count(image: Any, name: str, element: Any) -> int:  # noqa: ANN401 - an image
     """Return how many elements of the image's array field are `element` (matched on the fields it gives)."""
     had, array = field_of(image, name) if is_known(image) else (False, None)
-    return sum(1 for item in array if same(element, item)) if had and isinstance(array, list) else 0
+    return sum(1 for item in array if same(element, item)) if had and is_array(array) else 0
 
 
 def countable(image: Any, name: str) -> bool:  # noqa: ANN401 - an image
     """Return whether counting proves anything: the field is an array, or there is nothing at all."""
     had, array = field_of(image, name) if is_known(image) else (False, None)
-    return image is NOTHING or (had and isinstance(array, list))
+    return image is NOTHING or (had and is_array(array))
 
 
 def was_made(expected: Expected, now: Any, before: Any) -> Made:  # noqa: ANN401 - images
@@ -212,6 +213,6 @@ def _left(
 
 
 def _overlap(a: Tree, b: Tree) -> bool:
-    if isinstance(a, dict) and isinstance(b, dict):
+    if is_object(a) and is_object(b):
         return any(key in b and b[key] == value for key, value in a.items())
     return bool(a == b)

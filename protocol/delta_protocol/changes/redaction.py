@@ -10,6 +10,7 @@ import msgspec
 
 from delta_protocol.changes.model import Plan, PlannedCall, ReadBack, Value
 from delta_protocol.codecs import exact_json
+from delta_protocol.codecs.exact_json import is_array, is_object
 from delta_protocol.wire.message import Json
 
 _SECRET = re.compile(
@@ -31,13 +32,13 @@ def is_secret(name: str) -> bool:
 
 def secrets_in(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON value
     """Yield the text of every secret in the value, found by its key."""
-    if isinstance(value, dict):
+    if is_object(value):
         for key, item in value.items():
             if is_secret(key):
                 yield from _texts(item)
             else:
                 yield from secrets_in(item)
-    elif isinstance(value, list):
+    elif is_array(value):
         for item in value:
             yield from secrets_in(item)
 
@@ -45,8 +46,10 @@ def secrets_in(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON value
 def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON value
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
+    elif is_object(value):
+        yield from _texts(list(value.values()))
+    elif is_array(value):
+        for item in value:
             yield from _texts(item)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield str(value)
@@ -66,12 +69,12 @@ class Redactor:
 
     def value(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
         """Return the JSON value without secrets, by key and by known value."""
-        if isinstance(value, dict):
+        if is_object(value):
             return {
                 self.text(key): MARK if is_secret(key) and item is not None else self.value(item)
                 for key, item in value.items()
             }
-        if isinstance(value, list):
+        if is_array(value):
             return [self.value(item) for item in value]
         return self.text(value) if isinstance(value, str) else value
 

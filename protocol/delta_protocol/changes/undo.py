@@ -204,7 +204,8 @@ def _ours(work: _Work, call: PlannedCall, name: str) -> Image:
     after = work.after.get(call.number, UNKNOWN)
     if is_known(after):
         return field_of(after, name)[1]
-    expect = work.progress.filled(call.read_back.expect) if call.read_back is not None else {}
+    read = call.read_back
+    expect: dict[str, Image] = work.progress.filled(read.expect) if read is not None else {}
     return expect.get(name, UNKNOWN)
 
 
