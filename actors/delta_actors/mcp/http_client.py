@@ -115,14 +115,14 @@ class HttpClient:
             async with background() as nursery:
                 nursery.start_soon(self._carry, post, call, nursery, ended)
                 return await call.result()
-        except trio.Cancelled:
-            if self.session is not None and method != "initialize":
-                self._nursery.start_soon(self.tell, cancelled_notification(identity, "cancelled by the caller"))
-            raise
         except NotSent:
             if ended:
                 raise ended[0] from None
             raise
+        finally:
+            # However it came: a nursery hands on a cancellation as a group, and a callback may have failed.
+            if not call.done and self.session is not None:
+                self._nursery.start_soon(self.tell, cancelled_notification(identity, "cancelled by the caller"))
 
     async def _carry(self, post: Post, call: OpenCall, nursery: trio.Nursery, ended: list[SessionEnded]) -> None:
         def take(message: Request | Notification) -> None:

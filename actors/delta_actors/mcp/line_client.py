@@ -110,12 +110,12 @@ class LineClient:
         self._post(jsonrpc.single_line(jsonrpc.encode_request(identity, method, params)), call)
         try:
             return await call.result()
-        except trio.Cancelled:
-            call.abandoned = True
-            if call.sent and announce_cancel:
-                self._post(cancelled_notification(identity, "cancelled by the caller"), None)
-            raise
         finally:
+            # However it came: a nursery hands on a cancellation as a group, and a callback may have failed.
+            if not call.done:
+                call.abandoned = True
+                if call.sent and announce_cancel:
+                    self._post(cancelled_notification(identity, "cancelled by the caller"), None)
             del self._calls[identity]
 
     def notify(self, method: str, params: Json | None = None) -> None:
