@@ -108,6 +108,7 @@ class Host:
         self._counters = Counters()
         self._links: set[CalleeLink] = set()
         self._pool: WorkerPool | None = None
+        self._refs: dict[str, ActorRef] = {}
         self._stop_deadline = math.inf
         self._stopping = trio.Event()
         self._handlers = Handlers()
@@ -130,7 +131,10 @@ class Host:
 
     def statistics(self) -> ActorStatistics:
         """Return this moment's figures."""
-        extra: dict[str, Any] = {"calls": dict(self._counters.statistics())}
+        extra: dict[str, Any] = {
+            "calls": dict(self._counters.statistics()),
+            "refs": [ref.statistics() for ref in self._refs.values()],
+        }
         extra.update(self._actor.statistics())
         return ActorStatistics(
             in_flight=0 if self._pool is None else self._pool.running,
@@ -148,7 +152,7 @@ class Host:
         """
         async with trio.open_nursery() as refs:
             async with trio.open_nursery() as nursery:
-                context = ActorContext(self._birth, self._schema_of, nursery, refs)
+                context = ActorContext(self._birth, self._schema_of, nursery, refs, refs=self._refs)
                 try:
                     addresses = await self._actor.start(context)
                     self._handlers = self._actor.handlers()
@@ -167,13 +171,13 @@ class Host:
         async with trio.open_nursery() as links:
             async with trio.open_nursery() as calls:
                 self._pool = WorkerPool(calls)
-                with trio.CancelScope() as accepting:
-                    links.start_soon(self._accept, accepting, links)
-                    context.nursery.start_soon(self._actor.run)
-                    self.serving = True
-                    task_status.started(addresses)
-                    await self._stopping.wait()
-                    accepting.cancel()
+                accepting = trio.CancelScope()
+                links.start_soon(self._accept, accepting, links)
+                context.nursery.start_soon(self._actor.run)
+                self.serving = True
+                task_status.started(addresses)
+                await self._stopping.wait()
+                accepting.cancel()
                 context.stopping.set()
                 with trio.move_on_at(self._stop_deadline):
                     await self._pool.wait_idle()
@@ -185,23 +189,29 @@ class Host:
     async def _accept(self, scope: trio.CancelScope, nursery: trio.Nursery) -> None:
         listener = self._birth.sockets["link"]
         listener.setblocking(False)
-        while not scope.cancel_called:
-            await trio.lowlevel.wait_readable(listener)
-            try:
-                sock, _ = listener.accept()
-            except (BlockingIOError, ConnectionAbortedError):
-                continue
-            except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    raise
-                log.warning("%s cannot accept a link: %s", self._birth.role, error)
-                await trio.sleep(0.1)
-                continue
-            if len(self._links) >= MAX_LINKS:
-                self._counters.refused_links += 1
-                sock.close()
-            else:
-                nursery.start_soon(self._link, sock)
+        # Who connects after the scope's end waits in the backlog for the next incarnation.
+        with scope:
+            while True:
+                await trio.lowlevel.wait_readable(listener)
+                if (sock := await self._accepted(listener)) is None:
+                    continue
+                if len(self._links) >= MAX_LINKS:
+                    self._counters.refused_links += 1
+                    sock.close()
+                else:
+                    nursery.start_soon(self._link, sock)
+
+    async def _accepted(self, listener: socket) -> socket | None:
+        try:
+            return listener.accept()[0]
+        except (BlockingIOError, ConnectionAbortedError):
+            return None
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                raise
+            log.warning("%s cannot accept a link: %s", self._birth.role, error)
+            await trio.sleep(0.1)
+            return None
 
     async def _link(self, sock: socket) -> None:
         birth = self._birth
