@@ -60,7 +60,8 @@ class Running:
 
     def errors(self) -> str:
         assert self.process.stderr is not None
-        return self.process.stderr.read().decode()
+        text: bytes = self.process.stderr.read()
+        return text.decode()
 
     def talk(self, words: str) -> tuple[int, str]:
         with socket.socket(socket.AF_UNIX) as client:
