@@ -145,9 +145,12 @@ def _made_keys(collection: Collection, create: Binding, count: int, number: int)
 
 def result_path(binding: Binding, index: int | None) -> Path:
     """Return where the entity (of a batch: the one at `index`) lies in the decoded result of a create or add."""
-    if binding.many and index is not None and not (binding.result and isinstance(binding.result[-1], int)):
-        return (*binding.result, index)
-    return binding.result
+    return binding.result if index is None or not binding.many else (*batch_path(binding), index)
+
+
+def batch_path(binding: Binding) -> Path:
+    """Return where the list of entities lies in the decoded result of a tool that makes many."""
+    return binding.result[:-1] if binding.result and isinstance(binding.result[-1], int) else binding.result
 
 
 def _of_delete(connector: Connector, bound: Bound, images: Images) -> Way:

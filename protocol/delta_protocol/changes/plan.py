@@ -18,7 +18,7 @@ from delta_protocol.changes.calls import Draft, again, complete
 from delta_protocol.changes.gathering import Gathered
 from delta_protocol.changes.holes import Tree, rename, unpack, writes_of
 from delta_protocol.changes.images import NOTHING, Images, entity_name, entity_of, is_known, reader
-from delta_protocol.changes.inverses import way_back
+from delta_protocol.changes.inverses import batch_path, way_back
 from delta_protocol.changes.model import (
     EntityRef,
     Hole,
@@ -84,10 +84,11 @@ def _places(calls: list[Gathered], order: list[int]) -> dict[int, tuple[int, Pat
 
 
 def _writes_made(call: Gathered) -> tuple[tuple[int, Path], ...]:
-    if len(call.made) < 2 or call.bound is None:
+    # A tool called by name answers as it answers; a collection's create speaks of its own entity in a list of them.
+    if call.bound is None or call.direct or call.bound.operation != "create" or not call.bound.binding.many:
         return tuple((write, ()) for write in call.made)
-    base = call.bound.binding.result
-    return tuple((write, (*base, index)) for index, write in enumerate(call.made))
+    root = batch_path(call.bound.binding)
+    return tuple((write, (*root, index)) for index, write in enumerate(call.made))
 
 
 def _renumbered(call: Gathered, places: Mapping[int, tuple[int, Path]]) -> dict[str, Tree]:
@@ -99,12 +100,13 @@ def _placed(ref: ResultRef, places: Mapping[int, tuple[int, Path]]) -> ResultRef
     number, own = places[ref.write]
     if not own:
         return ResultRef(number, ref.path)
-    # In a joined call the program's path still speaks of a result with one entity in it.
-    base, index = own[:-1], own[-1]
-    if ref.path[: len(base)] == base and ref.path:
-        rest = ref.path[len(base) :]
-        return ResultRef(number, (*base, index, *(rest[1:] if rest[:1] == (0,) else rest)))
-    return ResultRef(number, (*own, *ref.path))
+    # The program's path speaks of a result with one entity in it.
+    root, rest = own[:-1], ref.path
+    if rest[: len(root)] == root:
+        rest = rest[len(root) :]
+    while rest[:1] == (0,):
+        rest = rest[1:]
+    return ResultRef(number, (*own, *rest))
 
 
 def place(value: Value, plan: Plan) -> Value:
