@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -23,13 +24,31 @@ def test_importing_the_library_loads_no_http() -> None:
     assert done.stdout.strip() == ""
 
 
-def test_the_example_serves_over_stdio_and_keeps_prints_out_of_it() -> None:
+LOUD = """
+import os
+from delta_actors.mcp import DeltaServer
+server = DeltaServer("loud", "1")
+@server.tool()
+def loud() -> str:
+    print("noise", flush=True)
+    os.system("echo noise of a child")
+    return "quiet"
+server.run()
+"""
+
+
+def test_the_example_serves_over_stdio() -> None:
     example = str(ROOT / "docs" / "examples" / "stdio_server.py")
-    program = f"import runpy, os; os.register_at_fork; runpy.run_path({example!r}, run_name='__main__')"
     message = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
-    for command in ([sys.executable, example], [sys.executable, "-c", program]):
-        done = subprocess.run(command, input=message, capture_output=True, check=True, timeout=60)
-        assert done.stdout == b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
+    done = subprocess.run([sys.executable, example], input=message, capture_output=True, check=True, timeout=60)
+    assert done.stdout == b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
+
+
+def test_prints_of_a_tool_and_of_its_children_stay_out_of_the_protocol() -> None:
+    message = json.dumps(modern(1, "tools/call", name="loud", arguments={})).encode() + b"\n"
+    done = subprocess.run([sys.executable, "-c", LOUD], input=message, capture_output=True, check=True, timeout=60)
+    assert json.loads(done.stdout)["result"]["content"][0]["text"] == "quiet"
+    assert b"noise of a child" in done.stderr
 
 
 def test_stdin_and_stdout_may_be_files(tmp_path: Path) -> None:
