@@ -98,7 +98,7 @@ class Progress(Item, frozen=True):
 
 
 class Question(Item, frozen=True):
-    """A connector asks the client behind the open call (`elicitation/create`, `sampling/createMessage`, `roots/list`)."""
+    """A connector asks the client behind an open call: `elicitation/create`, `sampling/createMessage`, `roots/list`."""
 
     connector: str
     method: str
