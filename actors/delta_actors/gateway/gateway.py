@@ -112,6 +112,9 @@ class Gateway:
         self._open += 1
         try:
             return await self._call(name, arguments, Caller(context, self._limits.request_deadline))
+        except Overloaded as error:
+            wait = float(error.detail.get("retry_after", 1.0))
+            raise Overloaded(f"busy: {error.message}; try again in {wait:g} s", retry_after=wait) from None
         finally:
             self._open -= 1
             if self._closing and not self._open:

@@ -317,7 +317,7 @@ class _Room:
     def take(self, identity: jsonrpc.Id | None = None) -> Generator[None, None, None]:
         """Count one in for the block. Refuses with 503 and Retry-After where there is no room."""
         if self.taken >= self._limit:
-            reason = f"more than {self._limit} requests in progress"
+            reason = f"busy: more than {self._limit} requests in progress; try again later"
             raise HttpRefusal(503, errors.OVERLOADED, reason, id=identity, headers=[_RETRY])
         self.taken += 1
         try:

@@ -159,7 +159,7 @@ class LineSession:
         if call.id in self._scopes:
             raise RpcError(INVALID_REQUEST, f"a request with the id {call.id!r} is still in progress")
         if len(self._scopes) >= self._limits.max_in_flight:
-            raise RpcError(errors.OVERLOADED, f"more than {self._limits.max_in_flight} requests in progress")
+            raise RpcError(errors.OVERLOADED, f"busy: {self._limits.max_in_flight} requests in progress")
         return call
 
     async def _serve(self, call: IncomingCall, scope: trio.CancelScope) -> None:
