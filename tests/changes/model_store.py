@@ -39,6 +39,7 @@ class Driver:
 
     def run(self, steps: Steps[DeltaState], between: Callable[[int], None] = lambda _: None) -> DeltaState:
         answer: Any = None
+        ended: DeltaState
         while True:
             try:
                 step = steps.send(answer)

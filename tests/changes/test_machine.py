@@ -254,5 +254,5 @@ def test_every_state_of_both_tables_is_reachable() -> None:
             state = open_.pop()
             if state not in seen:
                 seen.add(state)
-                open_ += table[state]  # type: ignore[index,arg-type]
+                open_ += table[state]  # type: ignore[index]
         assert seen == set(table)

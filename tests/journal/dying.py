@@ -68,7 +68,7 @@ async def main(folder: Path, world: KeptWorld) -> None:
 if __name__ == "__main__":
     import delta_actors.journal.actor as actor
 
-    actor.SqliteStore = DyingStore  # type: ignore[misc]
+    actor.SqliteStore = DyingStore  # type: ignore[attr-defined]
     _left = int(sys.argv[2])
     kept = KeptWorld()
     kept.path = Path(sys.argv[1]) / "world.json"

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from delta_actors.journal import JournalActor
-from delta_actors.runtime import open_actors
+from delta_actors.runtime import Actor, open_actors
 from delta_actors.runtime.refs import ActorRef
 from delta_protocol.catalogue.model import Catalogue, Mode
 from delta_protocol.changes.holes import pack, reference
@@ -87,7 +87,7 @@ async def standing(
 ) -> AsyncIterator[Stand]:
     registry = FakeRegistry(world or World(), snapshot)
     config = StackConfig(limits=LimitsConfig(**limits))
-    actors = {Role.REGISTRY: lambda: registry, Role.JOURNAL: JournalActor}
+    actors: dict[str, Callable[[], Actor]] = {Role.REGISTRY: lambda: registry, Role.JOURNAL: JournalActor}
     async with open_actors(actors, config=config, state_dir=folder) as system:
         yield Stand(system, registry)
 

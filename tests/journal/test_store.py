@@ -1,0 +1,97 @@
+"""The store over SQLite: compare-and-set, group commit, retention, and files of other programs."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+import trio
+
+from delta_actors.journal.sqlite import SqliteStore
+from delta_actors.journal.store import CallRecord, Move, Record
+from delta_protocol.changes.steps import CallChange
+from delta_protocol.errors import NotFound, Refused
+from delta_protocol.wire.journal import CallState, DeltaState
+
+
+def record(name: str, created: float = 0.0, state: DeltaState = DeltaState.PLANNED) -> Record:
+    return Record(name, state, "eva", "c1", "f", created, created, calls=(CallRecord(1),))
+
+
+def to(state: DeltaState, *expect: DeltaState, **more: object) -> Move:
+    return Move(time.time(), frozenset(expect), state, **more)  # type: ignore[arg-type]
+
+
+async def test_of_many_moves_at_once_one_wins_and_they_share_commits(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "journal.db")
+    await store.insert(record("d_a"))
+    won: list[int] = []
+    lost: list[str] = []
+
+    async def move(number: int) -> None:
+        try:
+            await store.move("d_a", to(DeltaState.APPLYING, DeltaState.PLANNED))
+            won.append(number)
+        except Refused as error:
+            lost.append(error.detail["state"])
+
+    async with trio.open_nursery() as nursery:
+        for number in range(50):
+            nursery.start_soon(move, number)
+    assert len(won) == 1
+    assert lost == ["applying"] * 49
+    statistics = store.statistics()
+    assert statistics["work"] == 51
+    assert statistics["commits"] < 51
+    await store.close()
+
+
+async def test_a_move_that_the_table_does_not_allow_stores_nothing(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "journal.db")
+    await store.insert(record("d_a"))
+    acked = {1: CallChange(CallState.ACKED)}
+    with pytest.raises(Refused, match="call 1 of d_a is planned"):
+        await store.move("d_a", to(DeltaState.APPLYING, DeltaState.PLANNED, calls=acked))
+    with pytest.raises(Refused):
+        await store.move("d_a", to(DeltaState.UNDONE, DeltaState.PLANNED))
+    with pytest.raises(NotFound):
+        await store.move("d_b", to(DeltaState.APPLYING, DeltaState.PLANNED))
+    kept = await store.get("d_a")
+    assert kept is not None
+    assert (kept.state, kept.calls[0].state) == (DeltaState.PLANNED, CallState.PLANNED)
+    assert len(await store.events("d_a")) == 1
+    await store.close()
+
+
+async def test_old_deltas_go_and_pending_ones_stay(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "journal.db")
+    await store.insert(record("d_old", 1.0, DeltaState.APPLIED))
+    await store.insert(record("d_waits", 2.0, DeltaState.WAITING))
+    await store.insert(record("d_new", 100.0, DeltaState.APPLIED))
+    assert await store.prune(50.0, 10) == 1
+    assert [each.id for each in await store.page(None, None, 10)] == ["d_new", "d_waits"]
+    assert [each.id for each in await store.page(None, "d_new", 10)] == ["d_waits"]
+    await store.close()
+
+
+async def test_a_file_of_a_newer_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    await SqliteStore(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(Refused, match="written by a newer program"):
+        SqliteStore(path)
+
+
+async def test_events_cannot_be_changed(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    store = SqliteStore(path)
+    await store.insert(record("d_a"))
+    await store.close()
+    db = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError, match="never changed"):
+        db.execute("UPDATE event SET note = 'x'")
+    db.close()
