@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """A server made with the official Python SDK. usage: sdk_server.py stdio | http PORT"""
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from delta_protocol.wire.message import Principal
 from tests.mcp.samples import Log, modern, note, request, sample_server
 from tests.mcp.web import events, listening, raw_request, site
 
-GREET = {"elicitation": {}, "roots": {}}
+GREET: dict[str, Any] = {"elicitation": {}, "roots": {}}
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ async def test_a_legacy_client_is_asked_by_requests_of_the_server() -> None:
 
 async def test_a_client_that_cannot_is_not_asked() -> None:
     async with served(sample_server(Log())) as peer:
-        plain = {"io.modelcontextprotocol/clientCapabilities": {}}
+        plain: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {}}
         answer = await peer.ask(modern(1, "tools/call", plain, name="greet", arguments={}))
         assert answer["error"]["code"] == -32021
         assert answer["error"]["data"] == {"requiredCapabilities": {"elicitation": {"form": {}}}}

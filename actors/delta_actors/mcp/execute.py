@@ -185,5 +185,5 @@ def failure_answer(call: IncomingCall, raised: Exception, identity: ServerIdenti
 
 def _lone(error: Exception) -> Exception:
     """Return the one exception inside nested groups of one: a handler's nursery wraps what it raised."""
-    group = cast("ExceptionGroup[Exception]", error) if isinstance(error, ExceptionGroup) else None
-    return error if group is None or len(group.exceptions) != 1 else _lone(group.exceptions[0])
+    inner = getattr(error, "exceptions", ())
+    return _lone(inner[0]) if isinstance(error, ExceptionGroup) and len(inner) == 1 else cast("Exception", error)
