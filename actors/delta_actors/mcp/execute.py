@@ -7,8 +7,8 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import msgspec
 import trio
@@ -185,5 +185,5 @@ def failure_answer(call: IncomingCall, raised: Exception, identity: ServerIdenti
 
 def _lone(error: Exception) -> Exception:
     """Return the one exception inside nested groups of one: a handler's nursery wraps what it raised."""
-    inner = getattr(error, "exceptions", ())
-    return _lone(inner[0]) if isinstance(error, ExceptionGroup) and len(inner) == 1 else cast("Exception", error)
+    inner: Sequence[Exception] = getattr(error, "exceptions", ())
+    return _lone(inner[0]) if len(inner) == 1 else error
