@@ -7,7 +7,7 @@ read later, `plan_hash` is what an approval is bound to. Source: plan-apply-undo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -235,9 +235,12 @@ def _canonical(value: Any) -> Any:  # noqa: ANN401 - any part of a plan
         return exact_json.decode(value)
     if isinstance(value, msgspec.Struct):
         return {name: _canonical(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, tuple):
-        items: tuple[Any, ...] = value
-        return [_canonical(item) for item in items]
+    if _is_tuple(value):
+        return [_canonical(item) for item in value]
     if is_object(value):
         return {key: _canonical(item) for key, item in value.items()}
     return value
+
+
+def _is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
+    return isinstance(value, tuple)
