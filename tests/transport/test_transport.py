@@ -11,6 +11,7 @@ import trio
 
 from delta_actors.auth import AuthActor
 from delta_actors.runtime import open_actors
+from delta_actors.transport import TransportActor
 from delta_actors.transport.key import SIZE, load_key
 from delta_protocol.config import AuthConfig, HttpConfig, StackConfig
 from delta_protocol.errors import Invalid, Refused
@@ -81,7 +82,8 @@ async def test_an_address_beyond_loopback_is_refused_unless_tokens_are_required(
         config = StackConfig(http=HttpConfig(host="0.0.0.0"))
         refused = pytest.RaisesExc(Refused, match="require_token")
         with pytest.RaisesGroup(refused, flatten_subgroups=True):
-            async with open_actors(EVERY_ACTOR, config=config, state_dir=tmp_path, sockets=sockets):
+            alone: dict[str, type[TransportActor]] = {Role.TRANSPORT: TransportActor}
+            async with open_actors(alone, config=config, state_dir=tmp_path, sockets=sockets):
                 pass
         guarded = StackConfig(http=HttpConfig(host="0.0.0.0"), auth=AuthConfig(require_token=True))
         async with open_actors(EVERY_ACTOR, config=guarded, state_dir=tmp_path, sockets=sockets) as system:
