@@ -153,7 +153,7 @@ class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StackConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole resolved configuration: nothing left to look up. Its canonical form's hash is "the same configuration"."""
+    """The whole resolved configuration: nothing left to look up. Its canonical hash is "the same configuration"."""
 
     version: int = 1
     connectors: dict[str, ConnectorConfig] = {}

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +87,17 @@ def returned(answer: dict[str, Any]) -> Any:
     return answer["result"]["structuredContent"]["returned"]
 
 
+def without(pid: int) -> Callable[[dict[str, Any]], bool]:
+    return lambda status: all(each["pid"] != pid for each in status["actors"])
+
+
 def test_a_client_goes_on_after_its_transport_was_killed(own: Stack, client: Client) -> None:
     for number in range(3):
         assert returned(client.run(f"return {number}")) == number
         killed = own.pid("transport")
         os.kill(killed, signal.SIGKILL)
         # Until the end is noticed a request may still go to the dead: it would be answered as lost.
-        own.wait(lambda status: all(each["pid"] != killed for each in status["actors"]))
+        own.wait(without(killed))
     assert returned(client.run("return 'still here'")) == "still here"
     introductions = [message for message in client.heard if "serverInfo" in message.get("result", {})]
     assert len(introductions) == 1, "the repeated introduction is not the client's business"

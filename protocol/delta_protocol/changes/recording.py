@@ -65,12 +65,11 @@ def _apply(tree: Tree, mutation: Mutation) -> Tree:
 
 
 def _set(parent: Tree, key: str | int, value: Tree) -> None:
-    if isinstance(parent, list) and isinstance(key, int):
-        array = cast("list[Tree]", parent)
-        if not 0 <= key <= len(array):
+    if exact_json.is_array(parent) and isinstance(key, int):
+        if not 0 <= key <= len(parent):
             raise IndexError
-        array[key : key + 1] = [value]
-    elif isinstance(parent, dict) and isinstance(key, str):
+        parent[key : key + 1] = [value]
+    elif exact_json.is_object(parent) and isinstance(key, str):
         parent[key] = value
     else:
         raise TypeError
@@ -87,9 +86,9 @@ def _step(tree: Tree, path: Path) -> Tree:
 
 def _array(tree: Tree, path: Path) -> list[Tree]:
     array = _step(tree, path)
-    if not isinstance(array, list):
+    if not exact_json.is_array(array):
         raise TypeError
-    return cast("list[Tree]", array)
+    return array
 
 
 def at(tree: Tree, path: Path) -> Tree:
@@ -111,11 +110,10 @@ def _split(node: Tree, path: Path, holes: list[Hole]) -> Tree:
     if isinstance(node, Planned):
         holes.append(Hole(path, node.parts))
         return None
-    if isinstance(node, dict):
-        fields = cast("dict[str, Tree]", node)
-        return {key: _split(value, (*path, key), holes) for key, value in fields.items()}
-    if isinstance(node, list):
-        return [_split(value, (*path, index), holes) for index, value in enumerate(cast("list[Tree]", node))]
+    if exact_json.is_object(node):
+        return {key: _split(value, (*path, key), holes) for key, value in node.items()}
+    if exact_json.is_array(node):
+        return [_split(value, (*path, index), holes) for index, value in enumerate(node)]
     return node
 
 
@@ -136,9 +134,9 @@ def references(tree: Tree) -> Iterator[ResultRef]:
         for part in tree.parts:
             if not isinstance(part, Text):
                 yield part
-    elif isinstance(tree, dict):
-        for value in cast("dict[str, Tree]", tree).values():
+    elif exact_json.is_object(tree):
+        for value in tree.values():
             yield from references(value)
-    elif isinstance(tree, list):
-        for value in cast("list[Tree]", tree):
+    elif exact_json.is_array(tree):
+        for value in tree:
             yield from references(value)

@@ -142,7 +142,7 @@ class Propose(Request[DeltaReport], frozen=True):
 
 
 class Abandon(Request[DeltaReport], frozen=True):
-    """The program failed or changed nothing: `delta` ends without a plan. `reason` is kept; empty = nothing to change."""
+    """The program failed or changed nothing: `delta` ends without a plan. Empty `reason`: nothing to change."""
 
     delta: str
     reason: str = ""

@@ -14,7 +14,7 @@ begin with it are escaped by the `s` tag, so no data can collide):
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
@@ -287,12 +287,12 @@ def untag(text: bytes | msgspec.Raw, *, what: str, depth: int = 64) -> Any:  # n
 def _untag(node: Any, what: str, depth: int) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(node, str):
         return _untag_string(node, what) if node.startswith(TAG) else node
-    if isinstance(node, dict | list) and not depth:
+    if not depth and (exact_json.is_object(node) or exact_json.is_array(node)):
         raise LimitExceeded(f"{what} is nested too deeply", limit="depth")
-    if isinstance(node, dict):
-        return {key: _untag(value, what, depth - 1) for key, value in cast("dict[str, Any]", node).items()}
-    if isinstance(node, list):
-        return [_untag(value, what, depth - 1) for value in cast("list[Any]", node)]
+    if exact_json.is_object(node):
+        return {key: _untag(value, what, depth - 1) for key, value in node.items()}
+    if exact_json.is_array(node):
+        return [_untag(value, what, depth - 1) for value in node]
     return node
 
 
@@ -328,8 +328,8 @@ def _tag(node: Any) -> Any:  # noqa: ANN401 - any JSON value
         return f"{TAG}s{node}" if node.startswith(TAG) else node
     if isinstance(node, int) and not -SAFE_INTEGER <= node <= SAFE_INTEGER:
         return f"{TAG}i{node}"
-    if isinstance(node, dict):
-        return {key: _tag(value) for key, value in cast("dict[str, Any]", node).items()}
-    if isinstance(node, list):
-        return [_tag(value) for value in cast("list[Any]", node)]
+    if exact_json.is_object(node):
+        return {key: _tag(value) for key, value in node.items()}
+    if exact_json.is_array(node):
+        return [_tag(value) for value in node]
     return node
