@@ -48,7 +48,7 @@ class Stack:
         flags = ["--state-dir", str(self.state)]
         if name in _CONFIGURED:
             flags += ["--port", "0", *(["--config", str(self.config)] if self.config.exists() else [])]
-        return [PROGRAM, name, *flags, *arguments]
+        return [PROGRAM, *name.split(), *flags, *arguments]
 
     def cli(self, name: str, *arguments: str, given: str = "", timeout: float = 90) -> subprocess.CompletedProcess[str]:
         """Run one command to its end; `given` is its standard input. Seconds."""

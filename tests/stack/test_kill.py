@@ -68,8 +68,8 @@ def check_answer(number: int, answer: Message) -> None:
         assert text_of(answer), answer
     else:
         facts = facts_of(answer)
-        assert facts["returned"] == f"k{number}", answer
-        assert facts["delta"]["state"] in {"applied", "undone"}, answer
+        assert facts["delta"]["state"] in {"applied", "applying"}, answer
+        assert facts["delta"]["state"] == "applying" or facts["returned"] == f"k{number}", answer
 
 
 async def settled(stack: Stack, answers: dict[int, Message], probe: Probe) -> Counter[str]:
@@ -108,7 +108,8 @@ def number_of(code: str) -> int:
 
 def claims_applied(answer: Message) -> bool:
     """Tell whether an answer says that everything was made."""
-    return "result" in answer and not answer["result"].get("isError")
+    fine = "result" in answer and not answer["result"].get("isError")
+    return fine and facts_of(answer)["delta"]["state"] == "applied"
 
 
 async def wait_back(stack: Stack, victim: str, dead: int) -> float:
@@ -128,11 +129,12 @@ async def test_programs_survive_a_killed(victim: str, home: Path) -> None:
         async with open_relay(stack) as client, trio.open_nursery() as nursery:
             traffic = Traffic(client)
             nursery.start_soon(traffic.run)
-            await warm_up(client)
             for _ in range(KILLS[victim]):
+                await use(stack, client, victim)
                 await trio.sleep(0.4)
                 pid = await find(stack, victim)
                 kill(pid)
+                await use(stack, client, victim)
                 if victim != "worker":
                     back.append(await wait_back(stack, victim, pid))
             done = len(traffic.answers)
@@ -152,10 +154,14 @@ async def test_programs_survive_a_killed(victim: str, home: Path) -> None:
     assert not back or max(back) < 15
 
 
-async def warm_up(client: StdioClient) -> None:
-    """Make the actors that start on first use start: a long result is stored."""
-    answer = await client.call("delta_read", code='return Array.from({length: 40000}, (_, i) => "row " + i);')
-    assert "r_" in text_of(answer)
+async def use(stack: Stack, client: StdioClient, victim: str) -> None:
+    """Do what needs an actor that starts on first use."""
+    if victim == "results":
+        answer = await client.call("delta_read", code='return Array.from({length: 40000}, (_, i) => "row " + i);')
+        assert "r_" in text_of(answer)
+    elif victim == "auth":
+        done = await trio.to_thread.run_sync(lambda: stack.cli("token list"))
+        assert done.returncode == 0, done.stderr
 
 
 async def find(stack: Stack, victim: str) -> int:
@@ -179,7 +185,7 @@ async def test_an_apply_whose_transport_died_is_finished_and_repeating_it_return
         async with open_http(stack.url) as client:
             with trio.fail_after(30):
                 answer = await client.call("delta", code=program(1))
-        assert facts_of(answer)["delta"]["state"] == "applied"
+        assert facts_of(answer).get("delta", {}).get("state") == "applied", json.dumps(answer)
         assert probe.items() == {"k1": "v1"}
         assert len(probe.events("call", "update_item")) == 1
 

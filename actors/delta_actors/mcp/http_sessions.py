@@ -6,6 +6,7 @@ none. What a session holds beyond its claims lives only while something of it is
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
 from collections import OrderedDict
@@ -123,7 +124,11 @@ class Sessions:
 
 
 class Conversations:
-    """Names the conversations of modern clients: principal and client name, until `idle` seconds without a request."""
+    """Names the conversations of modern clients: principal and client name, until `idle` seconds without a request.
+
+    A client's first conversation has the same name in every incarnation of the server, so that a program repeated after
+    a restart is recognised as the same (plan-apply-undo 5.15).
+    """
 
     def __init__(self, idle: float = 3600.0) -> None:
         self._idle = idle
@@ -132,10 +137,14 @@ class Conversations:
     def name(self, principal: Principal, client: str) -> str:
         """Return the conversation that a request of this client belongs to now."""
         key, now = (principal.id, client), trio.current_time()
-        name, last = self._names.pop(key, ("", 0.0))
-        if not name or now - last > self._idle:
+        name, last = self._names.pop(key, (_first(*key), now))
+        if now - last > self._idle:
             name = f"m_{secrets.token_hex(8)}"
         self._names[key] = (name, now)
         while len(self._names) > _KEPT_CONVERSATIONS:
             self._names.popitem(last=False)
         return name
+
+
+def _first(principal: str, client: str) -> str:
+    return "m_" + hashlib.sha256(f"{principal}\0{client}".encode()).hexdigest()[:16]

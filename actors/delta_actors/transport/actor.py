@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import trio
@@ -125,11 +126,12 @@ class TransportActor(Actor):
 
     async def _relay(self, stream: trio.SocketStream) -> None:
         async with stream:
-            if self._relays >= _MOST_RELAYS or not _same_user(stream):
+            process, user = _peer(stream)
+            if self._relays >= _MOST_RELAYS or user != os.geteuid():
                 return
             self._relays += 1
             try:
-                await self._server.serve_lines(stream, principal=STDIO)
+                await self._server.serve_lines(stream, principal=STDIO, conversation=_conversation(process))
             except Exception:
                 log.exception("a relayed session failed")
             finally:
@@ -147,11 +149,24 @@ class TransportActor(Actor):
         self._context.nursery.start_soon(partial(self._catalogues.start_connectors))
 
 
-def _same_user(stream: trio.SocketStream) -> bool:
-    """Whether the other end is a process of the stack's own user."""
+def _peer(stream: trio.SocketStream) -> tuple[int, int]:
+    """Return the process id and the user id of the other end."""
     credentials = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, user, _ = struct.unpack("3i", credentials)
-    return bool(user == os.geteuid())
+    process, user, _ = struct.unpack("3i", credentials)
+    return process, user
+
+
+def _conversation(process: int) -> str | None:
+    """Return the name of a relay's conversation, which is its process: the same when it comes again after a restart.
+
+    None, for a name of its own, where the process cannot be seen (it is gone, or in a namespace apart).
+    """
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return None
+    # The command name may hold spaces and brackets: fields are counted from the last bracket. 22nd field: start time.
+    return f"s_{process}_{stat.rpartition(')')[2].split()[19]}"
 
 
 def _address(listener: socket.socket, config: StackConfig) -> str:
