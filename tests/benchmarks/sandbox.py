@@ -15,7 +15,7 @@ import trio
 
 import delta_actors.sandbox
 from delta_actors.sandbox import source, worker
-from delta_actors.sandbox.actor import compiled_guest
+from delta_actors.sandbox.cache import compiled_guest
 from delta_actors.sandbox.engine import GuestEngine
 from delta_actors.sandbox.guest import load_prelude
 from delta_actors.sandbox.pool import Pool
@@ -64,8 +64,7 @@ async def _run(pool: Pool, code: str) -> float:
 
 
 async def _runs(code: str, count: int) -> list[float]:
-    module = await compiled_guest(STATE / "sandbox")
-    pool = Pool(module, size=4, memory=64 << 20, cpu=30.0)
+    pool = Pool(STATE / "sandbox", size=4, memory=64 << 20, cpu=30.0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pool.run)
         await _run(pool, ONE)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from delta_protocol.wire.sandbox import ProgramLimits, ProgramOutcome
+from delta_protocol.wire.sandbox import ProgramOutcome
 from tests import shared_data
 from tests.sandbox.world import open_world
 

@@ -12,7 +12,7 @@ from delta_actors.runtime import Call
 from delta_protocol.changes.model import ResultRef, Text
 from delta_protocol.wire.message import Answer, Item, Question
 from delta_protocol.wire.registry import ReadTool, ToolReply
-from delta_protocol.wire.sandbox import ProgramLimits, ProgramOutcome
+from delta_protocol.wire.sandbox import ProgramOutcome
 from tests.sandbox.world import FROZEN, ok, open_world
 
 

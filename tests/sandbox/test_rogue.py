@@ -18,7 +18,7 @@ from delta_actors.sandbox.pool import Worker
 from delta_actors.sandbox.program import ProgramRun
 from delta_protocol.errors import ProtocolViolation
 from delta_protocol.wire.registry import ReadTool, ToolReply
-from delta_protocol.wire.sandbox import ProgramLimits, ProgramOutcome, RunProgram
+from delta_protocol.wire.sandbox import ProgramOutcome, RunProgram
 from delta_protocol.wire.worker import FrameReader, Kind, decode_calls, decode_done, frame, tag, untag
 from tests.sandbox.world import CATALOGUE, FROZEN, SEED, TICKET, ok
 

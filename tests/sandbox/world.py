@@ -26,10 +26,10 @@ from delta_protocol.catalogue.model import (
     Mode,
     Tool,
 )
-from delta_protocol.config import LimitsConfig, StackConfig
+from delta_protocol.config import LimitsConfig, ProgramLimits, StackConfig
 from delta_protocol.wire.message import Item, Principal, Role
 from delta_protocol.wire.registry import GetCatalogue, Outcome, ReadTool, ToolReply
-from delta_protocol.wire.sandbox import ProgramLimits, ProgramOutcome, RunProgram
+from delta_protocol.wire.sandbox import ProgramOutcome, RunProgram
 
 PRINCIPAL = Principal("tester", "loopback")
 FROZEN = 1_700_000_000_000

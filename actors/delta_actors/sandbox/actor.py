@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
 from typing import Any, ClassVar
 
 import trio
 
 from delta_actors.runtime.actor import Actor, Call, Context, Handlers
-from delta_actors.sandbox.guest import cache_name
 from delta_actors.sandbox.pool import Pool
 from delta_actors.sandbox.program import ProgramRun
 from delta_protocol.catalogue.model import Catalogue
-from delta_protocol.errors import Internal
 from delta_protocol.wire.message import Role
 from delta_protocol.wire.registry import GetCatalogue
 from delta_protocol.wire.sandbox import ProgramOutcome, RunProgram
 
 _CATALOGUES = 8
 """How many snapshots are kept; a program names the one it was written for."""
-_COMPILE_TIMEOUT = 120.0
 
 
 class SandboxActor(Actor):
@@ -50,11 +44,11 @@ class SandboxActor(Actor):
         return handlers
 
     async def run(self) -> None:
-        """Compile the guest if this version was never compiled here, then keep workers warm."""
+        """Keep workers warm; the guest is compiled first if it was not yet."""
         context = self._opened
         limits = context.config.limits
-        module = await compiled_guest(context.state_dir / "sandbox")
-        self._pool = Pool(module, size=limits.workers, memory=limits.program.memory, cpu=limits.program.cpu)
+        directory = context.state_dir / "sandbox"
+        self._pool = Pool(directory, size=limits.workers, memory=limits.program.memory, cpu=limits.program.cpu)
         self._has_pool.set()
         await self._pool.run()
 
@@ -90,30 +84,3 @@ class SandboxActor(Actor):
             while len(self._catalogues) > _CATALOGUES:
                 del self._catalogues[min(self._catalogues)]
         return known
-
-
-async def compiled_guest(directory: Path) -> Path:
-    """Return the compiled guest in `directory`, compiling it in a separate process the first time.
-
-    Raises `Internal` when the directory is not private or the compilation fails.
-    """
-    status = _private(directory)
-    if status.st_mode & 0o022 or status.st_uid != os.getuid():
-        raise Internal(f"{directory} may be written by others; the compiled guest in it would not be safe to load")
-    target = directory / cache_name()
-    if not _there(target):
-        command = [sys.executable, "-m", "delta_actors.sandbox.compile", str(directory)]
-        with trio.fail_after(_COMPILE_TIMEOUT):
-            result = await trio.run_process(command, capture_stderr=True, check=False)
-        if result.returncode or not _there(target):
-            raise Internal(f"the guest was not compiled: {result.stderr.decode('utf-8', 'replace')[-500:]}")
-    return target
-
-
-def _private(directory: Path) -> os.stat_result:
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return directory.stat()
-
-
-def _there(path: Path) -> bool:
-    return path.exists()

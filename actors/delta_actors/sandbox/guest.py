@@ -33,7 +33,7 @@ def read_guest(path: Path) -> bytes:
 
 
 def configuration() -> wasmtime.Config:
-    """Return the one engine configuration; the cache's file name names its parts."""
+    """Return the one engine configuration; the compiled file's name names its parts."""
     # Here and not above: the sandbox actor, which only needs names, does without the engine in its process.
     import wasmtime
 
@@ -48,10 +48,13 @@ def load_prelude(parts: Sequence[str], folder: Path) -> str:
     return "\n".join((folder / part).read_text(encoding="utf-8") for part in parts)
 
 
-def cache_name() -> str:
-    """Return the file name that a compiled guest of this version, configuration and machine has."""
+def cache_prefix() -> str:
+    """Return how the file name of a compiled guest of this version, configuration and machine begins.
+
+    The rest is the sha256 of the file's content, and `.cwasm`.
+    """
     # Here and not above: the zygote, which is given the file, would load the whole of email for it.
     from importlib.metadata import version
 
     release = version("wasmtime")
-    return f"guest-{GUEST_SHA256[:16]}-wasmtime{release}-fuel-stack{WASM_STACK}-{platform.machine()}.cwasm"
+    return f"guest-{GUEST_SHA256[:16]}-wasmtime{release}-fuel-stack{WASM_STACK}-{platform.machine()}-"

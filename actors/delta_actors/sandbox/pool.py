@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import trio
 
+from delta_actors.sandbox.cache import compiled_guest, discard
 from delta_actors.sandbox.control import MESSAGE
 from delta_protocol.errors import ActorCrashed, ActorUnavailable, ProtocolViolation
 from delta_protocol.wire.worker import FrameReader, Kind, frame
@@ -99,6 +100,7 @@ class _Generation:
         self._sequence = 0
         self._workers: dict[int, Worker] = {}
         self.landlock = 0
+        self.ready = False
         self.failure = ""
         self.dead = trio.Event()
 
@@ -116,6 +118,7 @@ class _Generation:
                         buffer.clear()
                     elif kind == b"Z":
                         self.landlock = first
+                        self.ready = True
                         task_status.started()
                     else:
                         self._take(kind, first, second)
@@ -185,10 +188,16 @@ class _Generation:
 
 
 class Pool:
-    """Warm workers, each for one program. Run `run` in a nursery for as long as workers are to be had."""
+    """Warm workers, each for one program. Run `run` in a nursery for as long as workers are to be had.
 
-    def __init__(self, module: Path, *, size: int, memory: int, cpu: float) -> None:
-        self._settings: dict[str, Any] = {"module": str(module), "memory": memory, "cpu": cpu}
+    `directory` holds the compiled guest, which is looked over before each zygote loads it. `memory` in bytes, `cpu` in
+    seconds.
+    """
+
+    def __init__(self, directory: Path, *, size: int, memory: int, cpu: float) -> None:
+        self._directory = directory
+        self._settings: dict[str, Any] = {"memory": memory, "cpu": cpu}
+        self._discarded = False
         self._size = size
         self._send, self._receive = trio.open_memory_channel[Worker](0)
         self._places = trio.CapacityLimiter(_RUNNING_PER_WARM * size)
@@ -216,7 +225,10 @@ class Pool:
         }
 
     async def run(self) -> None:
-        """Keep a zygote and `size` warm workers, starting a new zygote whenever one dies."""
+        """Keep a zygote and `size` warm workers, starting a new zygote whenever one dies.
+
+        Raises `Internal` when the guest cannot be compiled or its directory is not private.
+        """
         failures = 0
         while True:
             await trio.sleep(_BACKOFF[min(failures, len(_BACKOFF) - 1)])
@@ -228,24 +240,36 @@ class Pool:
             failures += 1
 
     async def _run_generation(self) -> None:
+        module = await compiled_guest(self._directory)
         with trio.fail_after(_START_TIMEOUT) as starting:
-            generation = await _start_zygote(self._settings)
+            generation = await _start_zygote({**self._settings, "module": str(module)})
             try:
                 async with trio.open_nursery() as nursery:
-                    started = await self._started(nursery, generation)
-                    starting.deadline = float("inf")
-                    if not started:
-                        raise OSError(generation.failure or "it ended before it was ready")
-                    self.zygotes += 1
-                    self.failure = ""
-                    self._generation = generation
-                    for _ in range(self._size):
-                        nursery.start_soon(self._keep_warm, generation)
-                    await generation.dead.wait()
+                    if await self._started(nursery, generation):
+                        starting.deadline = float("inf")
+                        await self._serve(nursery, generation)
                     nursery.cancel_scope.cancel()
             finally:
                 self._generation = None
                 await generation.close()
+        if not generation.ready:
+            self._distrust(module, generation.failure)
+            raise OSError(generation.failure or "it ended before it was ready")
+
+    async def _serve(self, nursery: trio.Nursery, generation: _Generation) -> None:
+        self.zygotes += 1
+        self.failure = ""
+        self._discarded = False
+        self._generation = generation
+        for _ in range(self._size):
+            nursery.start_soon(self._keep_warm, generation)
+        await generation.dead.wait()
+
+    def _distrust(self, module: Path, failure: str) -> None:
+        # A sound file may still be for another processor; made anew on this one it is not refused twice.
+        if failure.startswith("WasmtimeError") and not self._discarded:
+            self._discarded = True
+            discard(module, failure)
 
     async def _started(self, nursery: trio.Nursery, generation: _Generation) -> bool:
         try:
