@@ -57,7 +57,8 @@ class HttpClient:
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Message:
         """Return the response message; raises `httpx.TransportError`, and `httpx.HTTPStatusError` without a message."""
         self._number += 1
-        message = body(self._number, method, params or {})
+        number = self._number
+        message = body(number, method, params or {})
         headers = {
             "Accept": "application/json, text/event-stream",
             "MCP-Protocol-Version": VERSION,
@@ -65,7 +66,7 @@ class HttpClient:
             **({"Mcp-Name": message["params"]["name"]} if method == "tools/call" else {}),
         }
         response = await self._client.post(self._url, json=message, headers=headers)
-        return _answer(response, self._number)
+        return _answer(response, number)
 
     async def call(self, tool: str, **arguments: Any) -> Message:
         """Call a tool and return the response message."""
@@ -94,6 +95,45 @@ async def open_http(url: str, *, timeout: float = 90.0, connections: int = 100) 
     limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
     async with httpx.AsyncClient(verify=False, timeout=timeout, limits=limits, trust_env=False) as client:
         yield HttpClient(url, client)
+
+
+async def post_once(url: str, message: Message) -> tuple[int, dict[str, str], Message]:
+    """Send one request on a connection of its own; return status, headers and message.
+
+    Many at once cost little: a pooling client looks at all its connections for each request.
+    """
+    host, port = url.removeprefix("http://").split("/")[0].split(":")
+    text = json.dumps(message).encode()
+    head = [
+        f"POST /{url.split('/', 3)[3]} HTTP/1.1",
+        f"Host: {host}:{port}",
+        "Connection: close",
+        "Accept: application/json, text/event-stream",
+        "Content-Type: application/json",
+        f"Content-Length: {len(text)}",
+        f"MCP-Protocol-Version: {VERSION}",
+        f"Mcp-Method: {message['method']}",
+        *([f"Mcp-Name: {message['params']['name']}"] if "name" in message["params"] else []),
+    ]
+    stream = await trio.open_tcp_stream(host, int(port))
+    async with stream:
+        await stream.send_all("\r\n".join(head).encode() + b"\r\n\r\n" + text)
+        received = b"".join([chunk async for chunk in stream])
+    first, *lines = received.partition(b"\r\n\r\n")[0].decode().split("\r\n")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    answer = httpx.Response(200, headers={"content-type": headers["content-type"]}, content=_content(received, headers))
+    return int(first.split()[1]), headers, _answer(answer, message["id"])
+
+
+def _content(received: bytes, headers: Mapping[str, str]) -> bytes:
+    rest = received.partition(b"\r\n\r\n")[2]
+    if headers.get("transfer-encoding") != "chunked":
+        return rest
+    content = b""
+    while rest:
+        size, _, rest = rest.partition(b"\r\n")
+        content, rest = content + rest[: int(size, 16)], rest[int(size, 16) + 2 :]
+    return content
 
 
 class StdioClient:
