@@ -167,6 +167,35 @@ def test_no_other_id_passes(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "ref",
+    [
+        "result:../../etc/passwd",
+        "result:/etc/passwd",
+        "result:r_aaaaaaaaaaaa/../x",
+        "result:r_aaaaaaaaaaaa\0",
+        "result:r_aaaaaaaaaaaa[" + "1" * 5_000 + "]",
+        "result:r_aaaaaaaaaaaa[99999999999999999999]",
+        "result:r_aaaaaaaaaaaa[0:99999999999999999999]",
+        'result:r_aaaaaaaaaaaa["\\ud800"]',
+        "result:r_aaaaaaaaaaaa" + ".a" * 1_000_000,
+        "delta:../d_aaaaaaaaaaaa",
+        "journal:../../x",
+        "search:" + "a " * 100_000,
+        "search:",
+    ],
+    ids=lambda ref: ref[:40],
+)
+def test_references_that_reach_outside_or_are_beyond_all_measure_are_refused(ref: str) -> None:  # acceptance 77
+    with pytest.raises(Invalid):
+        parse(ref)
+
+
+def test_more_references_than_an_answer_has_room_for_are_refused() -> None:
+    with pytest.raises(Invalid, match="33 refs are too many"):
+        read_arguments(exact_json.encode({"refs": [""] * 33}))
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ({}, "either delta or undo"),

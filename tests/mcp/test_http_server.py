@@ -367,6 +367,17 @@ async def test_a_client_that_stops_reading_cannot_hold_the_shutdown() -> None:
         stalled.close()
 
 
+async def test_a_connection_that_the_client_wants_closed_is_closed_after_the_answer() -> None:
+    async with site(sample_server(Log())) as web:
+        sent = raw_request(modern(1, "tools/list")).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
+        stream = await trio.open_tcp_stream("127.0.0.1", web.port)
+        await stream.send_all(sent)
+        with trio.fail_after(20):
+            answer = b"".join([part async for part in stream])
+        assert b" 200 " in answer
+        await stream.aclose()
+
+
 async def test_a_pipelined_second_request_is_answered_and_a_vanished_client_noticed() -> None:
     """Pitfall 3: with a second request queued a disconnect goes unseen until something is sent."""
     log = Log()

@@ -64,17 +64,25 @@ class Reply:
                 await self._body(sse.encode(single_line(text)))
 
     async def finish(self, answer: Answer) -> None:
-        """Send the response, and nothing after it."""
+        """Send the response, and nothing after it.
+
+        Not cut by a cancellation: the server tells a finished request that its client left, and then still has to
+        close the connection, or to begin the time in which it may be idle.
+        """
         async with self._lock:
             self._ended = True
-            if self._streaming or not self._accepts.json:
-                await self._start_stream()
-                await self._body(sse.encode(single_line(answer.text)), more=False)
-                return
-            headers: list[tuple[bytes, bytes]] = []
-            if answer.retry_after is not None:
-                headers.append((b"retry-after", str(max(1, round(answer.retry_after))).encode()))
-            await send_whole(self._send, status_of(self._era, answer.code), answer.text, headers)
+            with trio.CancelScope(shield=True):
+                await self._finish(answer)
+
+    async def _finish(self, answer: Answer) -> None:
+        if self._streaming or not self._accepts.json:
+            await self._start_stream()
+            await self._body(sse.encode(single_line(answer.text)), more=False)
+            return
+        headers: list[tuple[bytes, bytes]] = []
+        if answer.retry_after is not None:
+            headers.append((b"retry-after", str(max(1, round(answer.retry_after))).encode()))
+        await send_whole(self._send, status_of(self._era, answer.code), answer.text, headers)
 
     async def end(self) -> None:
         """End a stream that has no response."""

@@ -50,6 +50,8 @@ _SIGNATURES: dict[type[Any], str] = {
     ApplyArguments: 'delta_apply { delta: id, onto?: "now", resolve?: "finish" | "roll_back" } or '
     "{ undo: id, force?: string[] }",
 }
+_MAX_REFS = 32
+"""Look-ups in one request; each must find room in the same answer."""
 _NOT_TEXT = frozenset({"refs", "dryRun", "again", "force"})
 
 
@@ -68,6 +70,8 @@ def read_arguments(text: Json) -> ReadArguments:
         raise _wrong(ReadArguments, "give either refs or code")
     if given.refs is not None and not given.refs:
         raise _wrong(ReadArguments, 'refs is empty; [""] lists everything')
+    if given.refs is not None and len(given.refs) > _MAX_REFS:
+        raise _wrong(ReadArguments, f"{len(given.refs)} refs are too many for one answer; give at most {_MAX_REFS}")
     if given.code is not None and not given.code.strip():
         raise _wrong(ReadArguments, "code is empty")
     return given

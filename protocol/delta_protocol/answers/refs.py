@@ -22,10 +22,13 @@ from delta_protocol.errors import Invalid
 DELTA_ID = re.compile(r"d_[a-z2-7]{12}")
 RESULT_ID = re.compile(r"r_[a-z2-7]{12}")
 
+MAX_LENGTH = 10_000
+"""Characters of one reference."""
+
 _STEP = re.compile(
     r"\.(?P<name>[^.\[\]]+)"
-    r"|\[(?P<index>-?[0-9]+)\]"
-    r"|\[(?P<start>-?[0-9]*):(?P<end>-?[0-9]*)\]"
+    r"|\[(?P<index>-?[0-9]{1,12})\]"
+    r"|\[(?P<start>(?:-?[0-9]{1,12})?):(?P<end>(?:-?[0-9]{1,12})?)\]"
     r"|\[(?P<quoted>\"(?:[^\"\\]|\\.)*\")\]"
 )
 
@@ -82,6 +85,8 @@ Ref = Overview | Named | Search | ResultPart | Delta | Journal | Services | Guid
 def parse(ref: str) -> Ref:
     """Return what `ref` asks for. Raises `Invalid`."""
     text = ref.strip()
+    if len(text) > MAX_LENGTH:
+        raise Invalid(f"a reference of {len(text)} characters is too long; at most {MAX_LENGTH}")
     if not text:
         return Overview()
     simple: dict[str, Ref] = {"services": Services(), "journal": Journal(), "guide": Guide()}
@@ -140,8 +145,14 @@ def _follow(part: ResultPart, step: re.Match[str]) -> ResultPart:
     if sliced:
         raise Invalid("a slice has items, not keys: write the key before [a:b], or an index after it")
     name = step["name"]
-    key: str | int = msgspec.json.decode(step["quoted"], type=str) if name is None else name
-    return ResultPart(part.id, (*part.path, key))
+    return ResultPart(part.id, (*part.path, _unquoted(step["quoted"]) if name is None else name))
+
+
+def _unquoted(quoted: str) -> str:
+    try:
+        return msgspec.json.decode(quoted, type=str)
+    except msgspec.DecodeError:
+        raise Invalid(f"{quoted[:40]} is no quoted key: it is read as a JSON string") from None
 
 
 def _inside(part: ResultPart, index: int) -> int:
