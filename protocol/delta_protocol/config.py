@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Annotated, Literal, cast
 
 import msgspec
 
 from delta_protocol.catalogue.model import Effect, Mode
 from delta_protocol.wire.message import Role
-from delta_protocol.wire.sandbox import ProgramLimits
+
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Interval = Annotated[float, msgspec.Meta(gt=0)]
+"""Seconds between two beats: none at all would be a loop that never rests."""
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Amount = Annotated[int, msgspec.Meta(ge=1)]
+"""A count or a number of bytes with which nothing would work if it were zero."""
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
 
 class EffectRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,19 +75,19 @@ class ConnectorConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: Mode | None = None
     """None: `ask`, or `safe` once `reviewed`."""
     reviewed: bool = False
-    trust: str = "annotations"
+    trust: Literal["annotations", "annotations-off"] = "annotations"
     """`annotations`: the server's hints count. `annotations-off`: they do not."""
     effects: dict[str, Effect | list[EffectRule]] = {}
     modes: dict[str, Mode] = {}
     """A mode per tool."""
     infer: bool = True
     collections: dict[str, CollectionConfig] = {}
-    expose: str = "program"
-    session: str = "shared"
-    start_timeout: float = 60.0
-    call_timeout: float = 60.0
-    queue: int = 64
-    max_line: int = 64 << 20
+    expose: Literal["program", "tools"] = "program"
+    session: Literal["shared", "principal", "conversation"] = "shared"
+    start_timeout: Seconds = 60.0
+    call_timeout: Seconds = 60.0
+    queue: Amount = 64
+    max_line: Amount = 64 << 20
     fault: str = ""
     """Set by loading, never by a file: why it cannot be started. Shown as failed, never started."""
 
@@ -88,22 +95,21 @@ class ConnectorConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ActorConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[actors.NAME]`. Seconds."""
 
-    placement: str = "process"
-    """`process` | `task`."""
-    start_timeout: float = 10.0
-    stop_timeout: float = 5.0
-    heartbeat: float = 5.0
-    heartbeat_timeout: float = 10.0
-    credit: int = 64
+    start_timeout: Seconds = 10.0
+    stop_timeout: Seconds = 5.0
+    heartbeat: Interval = 5.0
+    heartbeat_timeout: Interval = 10.0
+    credit: Amount = 64
+    """Calls that one caller may have open at once."""
 
 
 class SupervisionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[supervision]`: how many restarts in how many seconds before the stack gives up; backoff in seconds."""
 
-    max_restarts: int = 5
-    window: float = 10.0
-    backoff: float = 0.1
-    backoff_max: float = 10.0
+    max_restarts: Count = 5
+    window: Seconds = 10.0
+    backoff: Seconds = 0.1
+    backoff_max: Seconds = 10.0
 
 
 class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,14 +117,14 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     enabled: bool = True
     host: str = "127.0.0.1"
-    port: int = 8420
+    port: Port = 8420
     path: str = "/mcp"
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
-    max_body: int = 4 << 20
-    max_requests: int = 256
+    max_body: Amount = 4 << 20
+    max_requests: Amount = 256
     """Requests in flight; more are answered 503 with Retry-After."""
-    session_idle: float = 3600.0
+    session_idle: Seconds = 3600.0
 
 
 class AuthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,25 +135,43 @@ class AuthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether `approve --yes` is allowed where nobody can be asked on a terminal."""
 
 
+class ProgramLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[limits.program]`: hard limits of one run (three-tools 11, sandbox 7). Seconds and bytes."""
+
+    fuel: Amount = 10_000_000_000
+    cpu: Interval = 2.0
+    memory: Amount = 64 << 20
+    source: Amount = 256 << 10
+    host_calls: Count = 256
+    in_flight: Amount = 32
+    per_connector: Amount = 8
+    argument: Amount = 1 << 20
+    result: Amount = 1 << 20
+    host_answer: Amount = 4 << 20
+    console: Count = 64 << 10
+    depth: Amount = 64
+    planned_calls: Count = 200
+
+
 class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[limits]`. Seconds, tokens, bytes, counts."""
 
-    request_deadline: float = 60.0
-    settle: float = 30.0
+    request_deadline: Seconds = 60.0
+    settle: Seconds = 30.0
     """How long the journal may settle what was sent after the deadline."""
-    approval_expiry: float = 1800.0
-    repeat_window: float = 600.0
-    answer_tokens: int = 8_000
-    api_tokens: int = 12_000
-    bulk_objects: int = 20
-    bulk_deletes: int = 5
-    journal_days: int = 30
-    journal_deltas: int = 1_000
-    results_bytes: int = 256 << 20
-    results_hours: float = 24.0
-    workers: int = 4
+    approval_expiry: Seconds = 1800.0
+    repeat_window: Seconds = 600.0
+    answer_tokens: Amount = 8_000
+    api_tokens: Amount = 12_000
+    bulk_objects: Count = 20
+    bulk_deletes: Count = 5
+    journal_days: Count = 30
+    journal_deltas: Amount = 1_000
+    results_bytes: Amount = 256 << 20
+    results_hours: Seconds = 24.0
+    workers: Amount = 4
     """Warm sandbox workers."""
-    idle: float = 600.0
+    idle: Seconds = 600.0
     """How long an auto-started stack lives without clients."""
     program: ProgramLimits = ProgramLimits()
 
@@ -155,7 +179,7 @@ class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StackConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole resolved configuration: nothing left to look up. Its canonical hash is "the same configuration"."""
 
-    version: int = 1
+    version: Literal[1] = 1
     connectors: dict[str, ConnectorConfig] = {}
     actors: dict[Role, ActorConfig] = {}
     supervision: SupervisionConfig = SupervisionConfig()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from delta_protocol.config import ProgramLimits
 from delta_protocol.wire.sandbox import ProgramOutcome
 from tests import shared_data
 from tests.sandbox.world import open_world

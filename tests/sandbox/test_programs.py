@@ -10,6 +10,7 @@ import trio
 
 from delta_actors.runtime import Call
 from delta_protocol.changes.model import ResultRef, Text
+from delta_protocol.config import ProgramLimits
 from delta_protocol.wire.message import Answer, Item, Question
 from delta_protocol.wire.registry import ReadTool, ToolReply
 from delta_protocol.wire.sandbox import ProgramOutcome

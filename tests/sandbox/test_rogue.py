@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from delta_actors.sandbox.pool import Worker
 from delta_actors.sandbox.program import ProgramRun
+from delta_protocol.config import ProgramLimits
 from delta_protocol.errors import ProtocolViolation
 from delta_protocol.wire.registry import ReadTool, ToolReply
 from delta_protocol.wire.sandbox import ProgramOutcome, RunProgram

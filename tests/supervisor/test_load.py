@@ -12,8 +12,9 @@ import pytest
 from delta_protocol.catalogue.model import Effect, Mode
 from delta_protocol.config import EffectRule, OperationConfig
 from delta_supervisor.load import ConfigurationError, Flags, Loaded, load
-from delta_supervisor.load.load import printable
+from delta_supervisor.load.load import leaves, printable
 from delta_supervisor.load.names import RESERVED, fault_of, identifier
+from delta_supervisor.load.shape import dotted
 
 
 class Place:
@@ -95,11 +96,15 @@ MISTAKES = [
     ("[htpp]\nport = 1", "htpp", "http"),
     ("[http]\nprot = 1", "http.prot", "port"),
     ('[http]\nport = "x"', "http.port", "int"),
-    ("[http]\nport = -1", "http.port", "at least 0"),
+    ("[http]\nport = -1", "http.port", ">= 0"),
     ("http = 3", "http", "table"),
     ("[limits.program]\ncpus = 1", "limits.program.cpus", "cpu"),
-    ("[limits]\nworkers = 0", "limits.workers", "at least 1"),
+    ("[limits]\nworkers = 0", "limits.workers", ">= 1"),
+    ("[limits]\nrequest_deadline = -1", "limits.request_deadline", ">= 0"),
     ("[actors.jurnal]\ncredit = 1", "actors.jurnal", "journal"),
+    ("[actors.operator]\ncredit = 1", "actors.operator", "no actor"),
+    ('[actors.journal]\nplacement = "task"', "actors.journal.placement", "no known key"),
+    ("[actors.journal]\nheartbeat = 0", "actors.journal.heartbeat", "> 0"),
     ('mode = "sfae"', "mode", "safe"),
     ('[connectors.a]\ncommand = "x"\nargz = []', "connectors.a.argz", "args"),
     ('[connectors.a]\ncommand = "x"\nargs = "-v"', "connectors.a.args", "list"),
@@ -134,6 +139,15 @@ def test_a_file_without_a_version_or_of_a_newer_one_is_refused(place: Place) -> 
         place.load(place.write("a.toml", "[http]\nport = 1\n"))
     with pytest.raises(ConfigurationError, match="reads 1"):
         place.load(place.write("b.toml", "version = 2\n"))
+
+
+def test_every_value_can_be_shown_by_name(place: Place) -> None:
+    loaded = place.toml("[actors.journal]\nstop_timeout = 1.5")
+    shown = {dotted(keys): value for keys, value in leaves(printable(loaded.config))}
+    assert shown["limits.program.cpu"] == 2.0
+    assert (shown["actors.journal.stop_timeout"], shown["actors.results.stop_timeout"]) == (1.5, 5.0)
+    assert loaded.origin(("actors", "journal", "stop_timeout")).endswith("delta.toml")
+    assert loaded.origin(("actors", "results", "stop_timeout")) == "default"
 
 
 def test_broken_toml_says_where(place: Place) -> None:

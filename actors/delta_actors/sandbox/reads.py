@@ -15,10 +15,10 @@ from delta_protocol.catalogue.model import Catalogue, Effect, Tool, find_tool
 from delta_protocol.changes.model import Read
 from delta_protocol.changes.recording import references, split
 from delta_protocol.codecs import exact_json
+from delta_protocol.config import ProgramLimits
 from delta_protocol.errors import DeadlineExceeded, DeltaError, ProtocolViolation
 from delta_protocol.wire.message import Json
 from delta_protocol.wire.registry import Outcome, ReadTool, ToolReply
-from delta_protocol.config import ProgramLimits
 from delta_protocol.wire.worker import HostCall, tag, untag
 
 _NEEDS_TAGS = re.compile(rb"[0-9]{16}|\\u0001")

@@ -38,6 +38,10 @@ class Role(StrEnum):
     OPERATOR = "operator"
 
 
+ACTOR_ROLES = tuple(role for role in Role if role not in (Role.SUPERVISOR, Role.OPERATOR))
+"""The roles that the stack's actors have; each has its `[actors.NAME]`."""
+
+
 def role_named(name: str) -> str:
     """Return the `Role` of that name, or the name itself for a role of an embedder's own."""
     return Role(name) if name in Role.__members__.values() else name

@@ -5,25 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from delta_protocol.changes.model import Plan, Read, Value
+from delta_protocol.config import ProgramLimits
 from delta_protocol.wire.message import Request
-
-
-class ProgramLimits(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Hard limits of one run (three-tools 11, sandbox 7). Seconds and bytes."""
-
-    fuel: int = 10_000_000_000
-    cpu: float = 2.0
-    memory: int = 64 << 20
-    source: int = 256 << 10
-    host_calls: int = 256
-    in_flight: int = 32
-    per_connector: int = 8
-    argument: int = 1 << 20
-    result: int = 1 << 20
-    host_answer: int = 4 << 20
-    console: int = 64 << 10
-    depth: int = 64
-    planned_calls: int = 200
 
 
 class ProgramOutcome(msgspec.Struct, frozen=True, array_like=True):

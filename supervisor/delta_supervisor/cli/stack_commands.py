@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from delta_protocol.errors import DeltaError
-from delta_protocol.wire.message import Role
+from delta_protocol.wire.message import ACTOR_ROLES, Role
 from delta_protocol.wire.registry import Services, ServiceStatus
 from delta_supervisor.cli.app import json_option, stack_options
 from delta_supervisor.cli.options import CONFIGURATION, DONE
@@ -120,7 +120,7 @@ def check(as_json: bool, flags: Flags) -> int:
 
 
 @click.command()
-@click.argument("name", type=click.Choice([str(role) for role in Role if role not in ("supervisor", "operator")]))
+@click.argument("name", type=click.Choice([str(role) for role in ACTOR_ROLES]))
 @stack_options
 def actor(name: str, flags: Flags) -> int:
     """Run one actor alone, for a service manager that passes its sockets (LISTEN_FDS: link, http, mcp)."""

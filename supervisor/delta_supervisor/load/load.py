@@ -14,6 +14,7 @@ import msgspec
 
 from delta_protocol.codecs import exact_json
 from delta_protocol.config import StackConfig
+from delta_protocol.wire.message import ACTOR_ROLES
 from delta_supervisor.load import connectors as ready
 from delta_supervisor.load.clients import read_client_file
 from delta_supervisor.load.expand import Expander
@@ -231,6 +232,12 @@ def _state_dir(flags: Flags, environment: Mapping[str, str], sources: _Sources, 
 
 
 def _check(config: StackConfig, sources: _Sources) -> None:
+    for role in config.actors:
+        if role not in ACTOR_ROLES:
+            path = ("actors", str(role))
+            raise ConfigurationError(
+                f"`{dotted(path)}` is no actor{nearest(role, ACTOR_ROLES)} [{sources.origin(path)}]", path=dotted(path)
+            )
     for name, connector in config.connectors.items():
         where = sources.origin(("connectors", name))
         ready.check_name(name, where)
@@ -246,8 +253,9 @@ def _expander(name: str, sources: _Sources, environment: Mapping[str, str], work
 
 
 def printable(config: StackConfig) -> dict[str, Any]:
-    """Return the configuration as plain values, with everything that may be a secret hidden."""
+    """Return the configuration as plain values, every actor's included, with everything that may be a secret hidden."""
     plain = cast("dict[str, Any]", msgspec.to_builtins(config))
+    plain["actors"] = {str(role): msgspec.to_builtins(config.actor(role)) for role in ACTOR_ROLES}
     for connector in plain["connectors"].values():
         for section in ("env", "headers"):
             hidden = {key: f"(hidden, {len(value)} characters)" for key, value in connector[section].items()}

@@ -13,16 +13,6 @@ from delta_protocol.errors import Invalid
 
 Path = tuple[str, ...]
 
-CHOICES: dict[Path, tuple[str, ...]] = {
-    ("connectors", "*", "trust"): ("annotations", "annotations-off"),
-    ("connectors", "*", "expose"): ("program", "tools"),
-    ("connectors", "*", "session"): ("shared", "principal", "conversation"),
-    ("actors", "*", "placement"): ("process", "task"),
-}
-"""Fields whose type is text although only these values mean something."""
-
-MINIMUM: dict[Path, float] = {("http", "port"): 0, ("supervision", "max_restarts"): 0, ("limits", "workers"): 1}
-
 
 class ConfigurationError(Invalid):
     """The configuration cannot be used. `detail["path"]` is the dotted path of the value at fault."""
@@ -99,21 +89,10 @@ class Shaper:
 
     def _leaf(self, value: Any, kind: Any, path: Path) -> Any:  # noqa: ANN401
         try:
-            result = msgspec.convert(value, kind, strict=not self._is_text(path))
+            return msgspec.convert(value, kind, strict=not self._is_text(path))
         except msgspec.ValidationError as error:
             near = nearest(value, _members(kind)) if isinstance(value, str) else ""
             raise self._error(path, f"{_lower(str(error))}{near}") from None
-        self._check_range(result, path)
-        return result
-
-    def _check_range(self, value: Any, path: Path) -> None:  # noqa: ANN401
-        generic = (path[0], "*", *path[2:]) if len(path) > 2 else path
-        choices = CHOICES.get(generic)
-        if choices is not None and value not in choices:
-            raise self._error(path, f"cannot be {value!r}{nearest(str(value), choices)}")
-        lowest = MINIMUM.get(path)
-        if lowest is not None and value < lowest:
-            raise self._error(path, f"must be at least {lowest:g}, not {value}")
 
     def _error(self, path: Path, problem: str) -> ConfigurationError:
         where = self._origin(path)
@@ -124,7 +103,9 @@ def _members(kind: Any) -> list[str]:  # noqa: ANN401
     options = get_args(kind) or (kind,)
     members: list[str] = []
     for option in options:
-        if hasattr(option, "__members__"):
+        if isinstance(option, str):
+            members.append(option)
+        elif hasattr(option, "__members__"):
             members.extend(str(member.value) for member in option)
     return members
 
