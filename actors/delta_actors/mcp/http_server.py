@@ -47,7 +47,8 @@ class HttpSettings:
     """Seconds. `key` seals session ids; whoever serves with the same key knows the same sessions.
 
     `patience`: how long a request may stay silent before its response becomes a stream. `graceful`: how long requests
-    may finish after shutdown. `stall`: how long a client may stop reading before its connection is cut.
+    may finish after shutdown. `stall`: how long a client may stop reading before its connection is cut. `connections`:
+    how many may be open, idle ones included; more wait to be accepted.
     """
 
     key: bytes
@@ -56,6 +57,7 @@ class HttpSettings:
     keep_alive: float = 15.0
     graceful: float = 3.0
     stall: float = 15.0
+    connections: int = 4096
 
 
 async def _nobody_asks(_token: str | None, _peer: str | None) -> Principal:
