@@ -47,6 +47,14 @@ async def test_a_conversation_keeps_what_it_was_shown_and_hears_once_what_change
             assert await second.tools() == known
 
 
+async def test_who_was_shown_nothing_is_told_of_no_change(tmp_path: Path) -> None:
+    config = StackConfig(connectors={"tickets": tickets(tmp_path)})
+    async with open_house(tmp_path, config) as house, house.client() as client:
+        answer = await client.call("delta", code='return (await tickets.ticket.get("T-1")).title;')
+        assert answer.structured["returned"] == "Login broken"
+        assert "Since this conversation began" not in answer.text
+
+
 # acceptance 10
 async def test_the_list_is_equal_byte_for_byte_after_a_restart(tmp_path: Path) -> None:
     config = StackConfig(connectors={"tickets": tickets(tmp_path)})

@@ -49,8 +49,13 @@ class Catalogues:
             catalogue = await self.newest()
         return catalogue
 
-    def news_since(self, number: int) -> tuple[int, Sequence[str]]:
-        """Return what changed after the catalogue of that number, in words, oldest first, and up to which number."""
+    def news_since(self, number: int | None) -> tuple[int | None, Sequence[str]]:
+        """Return up to which number changes are known, and those after `number` in words, oldest first.
+
+        None stands for who has seen no catalogue: nothing is news to him.
+        """
+        if number is None:
+            return None if self._newest is None else self._newest.number, ()
         news = [(at, note) for at, note in self._notes if at > number]
         return max((at for at, _ in news), default=number), [note for _, note in news]
 

@@ -21,10 +21,10 @@ Definitions = Sequence[ToolDefinition | Json]
 
 @dataclass(slots=True)
 class Conversation:
-    """`told`: the number of the catalogue up to which changes were said."""
+    """`told`: the number of the catalogue up to which changes were said; None for one that was shown nothing yet."""
 
     definitions: Definitions
-    told: int
+    told: int | None
     fixed: bool
 
 
@@ -39,7 +39,10 @@ class Conversations:
 
     def listed(self, name: str, catalogue: Catalogue, newest: Callable[[], Definitions]) -> Definitions:
         """Return what the conversation is shown when it lists the tools; `newest` makes the newest definitions."""
-        return self._seen(name, catalogue, newest).definitions
+        conversation = self._seen(name, catalogue, newest)
+        if conversation.told is None:
+            conversation.told = catalogue.number
+        return conversation.definitions
 
     def called(self, name: str, catalogue: Catalogue, newest: Callable[[], Definitions]) -> Conversation:
         """Return the conversation, fixed from now on."""
@@ -50,7 +53,7 @@ class Conversations:
     def _seen(self, name: str, catalogue: Catalogue, newest: Callable[[], Definitions]) -> Conversation:
         conversation = self._known.get(name)
         if conversation is None:
-            conversation = self._known[name] = Conversation(newest(), catalogue.number, _all_known(catalogue))
+            conversation = self._known[name] = Conversation(newest(), None, _all_known(catalogue))
             if len(self._known) > MOST:
                 self._known.popitem(last=False)
         elif not conversation.fixed:
