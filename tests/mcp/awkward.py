@@ -57,6 +57,8 @@ def call(identity: Any, params: dict[str, Any]) -> None:
         answer(identity, text("y" * len(params["arguments"]["text"])))
         return
     answer(identity, text(json.dumps(params["arguments"])))
+    if behaviour == "twice":
+        answer(identity, text("something else"))
 
 
 def discover(identity: Any) -> None:

@@ -123,6 +123,13 @@ async def test_all_pages_are_read_and_endless_ones_refused() -> None:
             await client.list_tools()
 
 
+async def test_the_first_answer_to_a_call_counts_and_a_second_one_is_dropped() -> None:
+    async with open_stdio(awkward("twice")) as client:
+        for number in range(20):
+            arguments = json.dumps({"number": number}).encode()
+            assert str(number).encode() in (await client.call_tool("t0", arguments)).result
+
+
 async def test_a_crash_in_a_call_fails_it_once_as_unknown_and_later_calls_as_not_sent() -> None:
     """acceptance 38."""
     async with open_stdio(awkward("crash")) as client:

@@ -33,6 +33,7 @@ def tools() -> Any:
         "set_slow",
         "get_refused",
         "get_failing",
+        "set_broken",
         "get_crash",
         "set_crash",
         "get_ask",
@@ -106,5 +107,8 @@ for line in sys.stdin:
         send({"id": message["id"], "error": {"code": -32601, "message": "not here"}})
         continue
     result = answer(message["id"], method, message.get("params") or {})
+    if method == "tools/call" and message["params"]["name"] == "set_broken":
+        send({"id": message["id"], "error": {"code": -32603, "message": "broke half way"}})
+        continue
     if result is not None:
         send({"id": message["id"], "result": result})

@@ -106,6 +106,14 @@ async def test_a_write_that_lost_its_process_is_unknown_and_not_repeated(tmp_pat
         assert calls(tmp_path / "fake").count("call set_crash") == 1
 
 
+async def test_an_internal_error_of_a_planned_call_does_not_say_that_nothing_was_made(tmp_path: Path) -> None:
+    async with registry(tmp_path / "state", {"fake": fake(tmp_path / "fake")}) as system:
+        catalogue = await catalogue_when(await started(system), listed("fake"))
+        reply = await from_(system, Role.JOURNAL).ask(planned(catalogue, "fake", "set_broken"))
+        assert reply.outcome is Outcome.TOOL_ERROR
+        assert "broke half way" in reply.message
+
+
 async def test_cancelling_a_read_reaches_the_connector(tmp_path: Path) -> None:
     async with registry(tmp_path / "state", {"fake": fake(tmp_path / "fake")}) as system:
         ref = from_(system, Role.SANDBOX)

@@ -223,6 +223,16 @@ def test_garbage_on_the_control_socket_is_answered_with_an_error(stack: Running,
     assert stack.status().state == "ready"
 
 
+def test_nesting_without_end_on_the_control_socket_is_an_error_and_no_more(stack: Running, place: Path) -> None:
+    nested = b'{"type":"status","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
+        client.connect(str(runtime_dir(place) / "control.sock"))
+        client.sendall(nested)
+        assert "recursion" in client.makefile().readline()
+    assert stack.status().state == "ready"
+
+
 def test_the_service_manager_is_told_ready_alive_and_stopping(place: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         address = str(place / "notify")

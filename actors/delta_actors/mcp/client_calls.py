@@ -45,9 +45,10 @@ class OpenCall:
             self._wake.set()
 
     def take_response(self, response: Response) -> None:
-        """The answer arrived."""
-        self._response = response
-        self._finish()
+        """The answer arrived. A second one to the same request is dropped."""
+        if not self.done:
+            self._response = response
+            self._finish()
 
     def lose(self, reason: McpError | str) -> None:
         """There will be no answer: for this reason, or because the connection ended, as the text says."""

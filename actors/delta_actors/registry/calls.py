@@ -11,7 +11,7 @@ from delta_actors.mcp import CallToolReply, ClientCannot, DeltaClient, McpError,
 from delta_actors.runtime.actor import Call
 from delta_protocol.catalogue import results
 from delta_protocol.errors import DeltaError
-from delta_protocol.wire.message import Answer, Json, Progress, Question
+from delta_protocol.wire.message import Answer, Json, Progress, Question, Role
 from delta_protocol.wire.registry import Outcome, ToolReply
 
 NEEDED = {
@@ -20,6 +20,9 @@ NEEDED = {
     "roots/list": ("roots",),
 }
 """What a client must have declared for each question; one of several is enough."""
+
+NOT_RUN = frozenset({-32700, -32600, -32601, -32602})
+"""JSON-RPC errors about the request itself; any other may come from a tool that had begun."""
 
 PROGRESS_LIMIT = 1.0
 
@@ -39,10 +42,14 @@ def answered(reply: CallToolReply) -> ToolReply:
     return ToolReply(Outcome.OK, reply.result)
 
 
-def failed(error: McpError) -> ToolReply:
-    """Return the outcome of a call that was not answered with a result."""
+def failed(error: McpError, *, planned: bool = False) -> ToolReply:
+    """Return the outcome of a call that was not answered with a result.
+
+    For a `planned` call an error that may come from within the tool is the tool's own: it may have changed something.
+    """
     if isinstance(error, RpcError):
-        return ToolReply(Outcome.REFUSED, message=str(error))
+        begun = planned and error.code not in NOT_RUN
+        return ToolReply(Outcome.TOOL_ERROR if begun else Outcome.REFUSED, message=str(error))
     if isinstance(error, NotSent):
         return ToolReply(Outcome.NOT_SENT, message=error.message, retry_after=error.retry_after)
     return ToolReply(Outcome.NO_REPLY, message=error.message)
@@ -73,7 +80,7 @@ async def make(
             await client.call_tool(tool, arguments, on_progress=progress if wanted else None, on_question=on_question)
         )
     except RpcError as error:
-        return failed(error)
+        return failed(error, planned=call.caller == Role.JOURNAL)
 
 
 def questions(connector: str, call: Call) -> OnQuestion:

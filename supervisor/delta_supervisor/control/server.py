@@ -117,7 +117,7 @@ class ControlServer:
             if uid != os.geteuid():
                 raise Refused("this stack belongs to another user")
             return self._handle(msgspec.json.decode(line, type=ControlRequest), pid)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             return ControlFailed(Invalid(f"unknown control request: {error}").to_failure())
         except DeltaError as error:
             return ControlFailed(Failure(error.code, error.message, error.detail))

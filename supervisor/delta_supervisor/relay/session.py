@@ -136,5 +136,5 @@ def failure(identity: bytes, code: str, message: str, detail: dict[str, Any] | N
 def _head(line: bytes) -> _Head | None:
     try:
         return _decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
