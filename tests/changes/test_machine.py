@@ -206,10 +206,12 @@ def test_a_cancel_at_any_point_rolls_back_or_was_too_late(recording: Recording, 
 
     def between(step: int) -> None:
         if step == at:
-            steps.turn_back("cancelled")
+            steps.turn_back("cancelled", unwanted=True)
 
     state = driver.run(steps.run(), between)
     if state is DeltaState.APPLIED:
+        # The last step stores that; only a cancel after it is too late.
+        assert at >= driver.steps - 1 or not plan.calls
         assert all(each in MADE for each in driver.stored(plan).values())
     else:
         assert state in {DeltaState.ROLLED_BACK, DeltaState.PLANNED}
@@ -242,9 +244,28 @@ def test_past_a_call_that_cannot_be_undone_a_cancel_finishes_forward() -> None:
 
     def between(_: int) -> None:
         if driver.sent:
-            steps.turn_back("cancelled")
+            steps.turn_back("cancelled", unwanted=True)
 
     assert driver.run(steps.run(), between) is DeltaState.APPLIED
+
+
+@QUIET
+@given(programs(), st.integers(0, 30))
+def test_a_deadline_lets_stand_what_was_made_whole(recording: Recording, at: int) -> None:
+    plan, world = made_of(recording)
+    before = plain(world)
+    driver, steps = Driver(world), machine(plan)
+
+    def between(step: int) -> None:
+        if step == at:
+            steps.turn_back("the deadline passed", unwanted=False)
+
+    state = driver.run(steps.run(), between)
+    if len(driver.sent) == len(plan.calls) and state is not DeltaState.PLANNED:
+        assert state is DeltaState.APPLIED
+    else:
+        assert state in {DeltaState.ROLLED_BACK, DeltaState.PLANNED}
+        assert plain(world) == before
 
 
 def test_every_state_of_both_tables_is_reachable() -> None:

@@ -14,8 +14,9 @@ import pytest
 import trio
 
 from delta_actors.journal import JournalActor
-from delta_actors.runtime import Actor, open_actors
+from delta_actors.runtime import Actor, Context, open_actors
 from delta_actors.runtime.refs import ActorRef
+from delta_protocol.answers.report import facts
 from delta_protocol.catalogue.model import Catalogue, Mode
 from delta_protocol.changes.holes import pack, reference
 from delta_protocol.changes.model import EntityChange, EntityRef, Read, Recording, Value, Write
@@ -296,6 +297,76 @@ async def test_results_fill_later_calls_and_the_returned_value(stand: Stand) -> 
     assert stand.world.tickets == {"T-1": TICKET}
 
 
+@pytest.mark.parametrize(
+    ("words", "seen"),
+    [
+        ("there is no ticket {}", CallState.VERIFIED),
+        ("{!r} is no ticket id; they look like T-1", CallState.VERIFIED),
+        ("403: you may not see {}, missing permission", CallState.UNVERIFIABLE),
+    ],
+)
+@pytest.mark.parametrize("fault", ["", "commits silently"])
+async def test_a_deletion_is_read_back_from_the_readers_error(
+    stand: Stand, words: str, seen: CallState, fault: str
+) -> None:
+    report = await stand.done(writes(("tickets", "create_ticket", {"title": "New"})))
+    stand.world.absent = words
+    stand.world.faults[2] = fault
+    undo = await stand.undo(report.id)
+    assert list(stand.world.tickets) == ["T-1"]
+    if fault and seen is CallState.UNVERIFIABLE:
+        assert undo.state is DeltaState.UNKNOWN
+    else:
+        assert (undo.state, undo.calls[0].state) == (DeltaState.APPLIED, seen)
+
+
+async def test_a_page_has_the_same_figures_as_the_deltas_themselves(stand: Stand) -> None:
+    made = await stand.done(
+        writes(("tickets", "create_ticket", {"title": "New"})), returned=pack({"made": reference(1, ("id",))})
+    )
+    closed = await stand.done(closing(), code="2")
+    listed = (await stand.client.ask(ListDeltas())).deltas
+    assert [each.id for each in listed] == [closed.id, made.id]
+    for page, whole in zip(listed, (closed, made), strict=True):
+        assert page.calls == ()
+        assert facts(page) == facts(whole)
+        assert page.returned == whole.returned
+    assert facts(listed[0]) == {
+        "id": closed.id,
+        "state": "applied",
+        "calls": 2,
+        "read_back": {"verified": 2, "differs": 0, "unverifiable": 0},
+        "undo": {"possible": 2, "of": 2},
+    }
+
+
+async def test_a_catalogue_is_fetched_once(stand: Stand) -> None:
+    for number in range(3):
+        report = await stand.done(Recording(7, (ticket({"status": "closed"}),)), code=str(number))
+        await stand.undo(report.id)
+    assert stand.registry.fetched == [7]
+    stand.registry.catalogue = Catalogue(8, stand.registry.catalogue.connectors)
+    await stand.done(closing())
+    assert stand.registry.fetched == [7, 8]
+
+
+class Refusing(FakeRegistry):
+    """Cannot start."""
+
+    async def start(self, context: Context) -> tuple[str, ...]:
+        while not (context.state_dir / "journal.db").exists():
+            await trio.sleep(0)
+        raise Refused("no")
+
+
+async def test_recovery_ends_quietly_when_another_actor_cannot_start(tmp_path: Path) -> None:
+    actors: dict[str, Callable[[], Actor]] = {Role.REGISTRY: lambda: Refusing(World()), Role.JOURNAL: JournalActor}
+    for _ in range(5):
+        with pytest.RaisesGroup(Refused, flatten_subgroups=True):
+            async with open_actors(actors, state_dir=tmp_path):
+                pytest.fail("started")
+
+
 async def test_a_call_that_cannot_be_undone_waits_for_a_person(stand: Stand) -> None:
     planned = await stand.propose(writes(("tickets", "send_mail", {"to": "a", "text": "b"})))
     assert planned.state is DeltaState.WAITING
@@ -466,6 +537,40 @@ async def test_an_explicit_cancel_turns_the_apply_back(stand: Stand) -> None:
             await trio.sleep(0.02)
     assert report.state is DeltaState.ROLLED_BACK
     assert stand.world.tickets == {"T-1": TICKET}
+
+
+async def test_an_explicit_cancel_during_the_last_write_turns_it_back_too(stand: Stand) -> None:
+    planned = await stand.propose(Recording(7, (ticket({"status": "closed"}),)))
+    stand.registry.gate = trio.Event()
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stand.apply, planned.id)
+            await stand.registry.arrived.wait()
+            scope.cancel()
+    await trio.testing.wait_all_tasks_blocked(0.05)
+    stand.registry.gate.set()
+    report = await _settled(stand, planned.id)
+    assert report.state is DeltaState.ROLLED_BACK
+    assert report.reason == "the client cancelled"
+    assert [tool for tool, _ in stand.world.writes] == ["update_ticket", "update_ticket"]
+    assert stand.world.tickets == {"T-1": TICKET}
+
+
+async def test_a_deadline_during_the_last_write_lets_the_finished_change_stand(stand: Stand) -> None:
+    planned = await stand.propose(Recording(7, (ticket({"status": "closed"}),)))
+    stand.registry.gate = trio.Event()
+    report = await stand.apply(planned.id, 1.0)
+    assert report.state is DeltaState.APPLYING
+    await trio.sleep(1)
+    stand.registry.gate.set()
+    assert (await _settled(stand, planned.id)).state is DeltaState.APPLIED
+
+
+async def _settled(stand: Stand, delta: str) -> DeltaReport:
+    with trio.fail_after(20):
+        while (report := await stand.get(delta)).state in {DeltaState.APPLYING, DeltaState.ROLLING_BACK}:
+            await trio.sleep(0.02)
+    return report
 
 
 async def test_a_lost_journal_is_taken_up_where_it_was(stand: Stand) -> None:

@@ -12,7 +12,7 @@ import trio
 from delta_actors.journal.sqlite import SqliteStore
 from delta_actors.journal.store import CallRecord, Move, Record
 from delta_protocol.changes.steps import CallChange
-from delta_protocol.errors import NotFound, Refused
+from delta_protocol.errors import Internal, NotFound, Refused
 from delta_protocol.wire.journal import CallState, DeltaState
 
 
@@ -95,3 +95,14 @@ async def test_events_cannot_be_changed(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.IntegrityError, match="never changed"):
         db.execute("UPDATE event SET note = 'x'")
     db.close()
+
+
+async def test_a_cancelled_task_is_not_told_that_the_file_is_closed(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "journal.db")
+    await store.close()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await store.get("d_a")
+    assert scope.cancelled_caught
+    with pytest.raises(Internal, match="closed"):
+        await store.get("d_a")

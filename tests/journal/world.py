@@ -15,7 +15,7 @@ from delta_actors.runtime import Actor, Call, Context, Handlers
 from delta_protocol.catalogue.model import Catalogue
 from delta_protocol.codecs import exact_json
 from delta_protocol.wire.message import Role
-from delta_protocol.wire.registry import GetCatalogue, Outcome, ReadTool, ToolReply, WriteTool
+from delta_protocol.wire.registry import GetCatalogue, NewestCatalogue, Outcome, ReadTool, ToolReply, WriteTool
 from tests.changes.catalogues import catalogue
 
 TICKET: dict[str, Any] = {
@@ -47,6 +47,10 @@ class World:
     faults: dict[int, str] = field(default_factory=dict)
     before_write: dict[int, Callable[[], None]] = field(default_factory=dict)
     next_id: int = 100
+    absent: str = "ticket {} not found"
+    """How the reader of tickets says that there is none."""
+    blind: bool = False
+    """No ticket can be read."""
 
     def state(self) -> Any:
         """Return a copy of everything a reader can see."""
@@ -92,10 +96,12 @@ class World:
 
     def _ticket(self, id: str) -> dict[str, Any]:
         if id not in self.tickets:
-            raise ToolError(f"ticket {id} not found")
+            raise ToolError(self.absent.format(id))
         return self.tickets[id]
 
     def do_get_ticket(self, id: str) -> Any:
+        if self.blind:
+            raise ToolError("503 unavailable, try again")
         return self._ticket(id)
 
     def do_list_tickets(self, status: str | None = None) -> Any:
@@ -183,6 +189,7 @@ class FakeRegistry(Actor):
         self.world = world
         self.catalogue = snapshot or catalogue()
         self.older = {self.catalogue.number: self.catalogue}
+        self.fetched: list[int | None] = []
         self.hang: set[int] = set()
         self.gate = trio.Event()
         self.gate.set()
@@ -194,12 +201,18 @@ class FakeRegistry(Actor):
     def handlers(self) -> Handlers:
         handlers = Handlers()
         handlers.ask(GetCatalogue, self._get)
+        handlers.ask(NewestCatalogue, self._newest)
         handlers.ask(ReadTool, self._read)
         handlers.ask(WriteTool, self._write)
         return handlers
 
     async def _get(self, request: GetCatalogue, call: Call) -> Catalogue:
-        return self.catalogue if request.number is None else self.older[request.number]
+        self.fetched.append(request.number)
+        newest = request.number in {None, self.catalogue.number}
+        return self.catalogue if newest else self.older[request.number or 0]
+
+    async def _newest(self, request: NewestCatalogue, call: Call) -> int:
+        return self.catalogue.number
 
     async def _read(self, request: ReadTool, call: Call) -> ToolReply:
         return self.world.reply(request.tool, json.loads(request.arguments))

@@ -60,11 +60,12 @@ def test_an_integer_of_64_bits_comes_back_exactly(stack: Stack) -> None:
 
 
 def test_the_journal_lists_what_was_done(stack: Stack) -> None:
-    delta = stack.run(TICKET_TASK)["delta"]["id"]
+    delta = stack.run(TICKET_TASK)["delta"]
     listed = stack.cli("journal", "--json")
     assert listed.returncode == 0, listed.stderr
-    assert delta in listed.stdout
-    json.loads(listed.stdout)
+    (row,) = [each for each in json.loads(listed.stdout)["deltas"] if each["id"] == delta["id"]]
+    assert {key: row[key] for key in delta} == delta
+    assert row["read_back"]["verified"] == 2
 
 
 def test_the_status_names_every_actor_with_its_process(stack: Stack) -> None:

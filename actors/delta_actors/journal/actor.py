@@ -124,7 +124,7 @@ class JournalActor(Actor):
         return await self._open.decline(request, call)
 
     async def _get(self, request: GetDelta, call: Call) -> DeltaReport:
-        return await self._open.report(request.delta, call)
+        return await self._open.looked_up(request.delta, call)
 
     async def _list(self, request: ListDeltas, call: Call) -> DeltaPage:
         return await self._open.page(request, call)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import trio
 
 from delta_actors.journal.applying import Applying, Undone
+from delta_actors.journal.catalogues import Catalogues
 from delta_actors.journal.connectors import Connectors
 from delta_actors.journal.lease import own_lease, owner_lives
 from delta_actors.journal.locks import Locks
@@ -25,25 +28,34 @@ from delta_protocol.changes.states import MADE, MOVING, PENDING, UNDOABLE
 from delta_protocol.changes.steps import Steps
 from delta_protocol.codecs import exact_json
 from delta_protocol.errors import DeltaError, Refused
-from delta_protocol.wire.journal import DeltaState
+from delta_protocol.wire.journal import CallState, DeltaState
 from delta_protocol.wire.message import Answer, Item, Origin, Principal, Progress, Question, Role
 
 log = logging.getLogger("delta.journal")
 
 ANSWER_EARLY = 0.25
 """Seconds before the caller's deadline at which it is told how far things are."""
+LOOK_AGAIN = 30.0
+"""Seconds after which a delta that ended unknown, and was not looked at since, is looked at again."""
+LOOK_TIME = 20.0
+"""Seconds that looking again may take, besides what settling may."""
+LOOKED_KEPT = 1000
+OLD_UNKNOWNS = 20
+"""Deltas that are looked at again at the start, the newest."""
 
 
 class Applies:
     """The running applies of one journal, each a task in the actor's nursery."""
 
-    def __init__(self, store: Store, context: Context) -> None:
+    def __init__(self, store: Store, context: Context, catalogues: Catalogues) -> None:
         self._store = store
+        self._catalogues = catalogues
         self._context = context
         self._limits = context.config.limits
         self._locks = Locks()
         self._running: dict[str, _Watched] = {}
         self._plans: dict[str, Plan] = {}
+        self._looked: dict[str, float] = {}
         self._lease = own_lease()
 
     def statistics(self) -> dict[str, object]:
@@ -78,7 +90,7 @@ class Applies:
             raise Refused(f"{record.id} holds secrets that were not kept over a restart: run the program again")
         watched = _Watched(call)
         connectors = self._watched_connectors(call.principal, call.origin, watched)
-        catalogue = await connectors.catalogue()
+        catalogue = await self._catalogues.newest()
         refusal = self._refusal(record, plan, catalogue)
         if refusal:
             return await self._store.move(record.id, Move(time.time(), PENDING, DeltaState.REFUSED, reason=refusal))
@@ -151,6 +163,8 @@ class Applies:
     async def _run(self, applying: Applying, steps: Steps[DeltaState]) -> None:
         try:
             await applying.run(steps)
+        except Refused as error:
+            log.warning("applying %s broke off: %s", applying.id, error.message)
         except Exception:
             # What is stored still tells the truth; recovery at the next start goes on from it.
             log.exception("applying %s broke off", applying.id)
@@ -170,7 +184,7 @@ class Applies:
                 await applying.finished.wait()
         except trio.Cancelled:
             if call.cancelled:
-                applying.turn_back("the client cancelled")
+                applying.turn_back("the client cancelled", unwanted=True)
             raise
         finally:
             if watched.call is call:
@@ -183,31 +197,70 @@ class Applies:
         """Begin finishing (`finish`) or rolling back an interrupted delta."""
         watched = _Watched(call)
         connectors = self._watched_connectors(Principal(record.principal, "system"), call.origin, watched)
-        catalogue = await connectors.catalogue()
+        catalogue = await self._catalogues.newest()
         machine = machine_of(record, catalogue)
         steps = machine.finish() if resolve == "finish" else machine.give_up()
         undone = await self._undoing(record)
         self._start(record, machine, steps, watched, connectors, catalogue, call.deadline, undone)
 
     async def recover(self) -> None:
-        """Take up every delta that was being applied or rolled back when its journal ended."""
+        """Take up every delta that was being applied or rolled back when its journal ended, then look again at those
+        that ended unknown.
+        """
         for delta in await self._store.in_states(MOVING):
-            record = await self._store.get(delta)
-            if record is None or delta in self._running:
-                continue
-            if record.lease not in {"", self._lease} and owner_lives(record.lease):
-                log.warning("%s is being applied by another journal (%s)", delta, record.lease)
-                continue
-            try:
-                await self._resume(record)
-            except (DeltaError, trio.TooSlowError) as error:
-                log.warning("%s could not be taken up: %s", delta, error)
+            await self._take_up(delta, self._resume)
+        for delta in (await self._store.in_states({DeltaState.UNKNOWN}))[-OLD_UNKNOWNS:]:
+            await self._take_up(delta, partial(self.look_again, patient=True))
+
+    async def _take_up(self, delta: str, work: Callable[[Record], Awaitable[object]]) -> None:
+        record = await self._store.get(delta)
+        if record is None or delta in self._running:
+            return
+        if record.lease not in {"", self._lease} and owner_lives(record.lease):
+            log.warning("%s is being applied by another journal (%s)", delta, record.lease)
+            return
+        try:
+            with trio.fail_after(self._limits.request_deadline):
+                await work(record)
+        except (DeltaError, trio.TooSlowError) as error:
+            log.warning("%s could not be taken up: %s", delta, error)
+
+    async def look_again(self, record: Record, *, patient: bool = False) -> bool:
+        """Begin reading once more what became of a delta that ended unknown; return whether that was due.
+
+        Makes no write. Soon after the end it is not due: a slow connector may still make the call. `patient`: the
+        connectors may still have to come up.
+        """
+        now = trio.current_time()
+        if record.id in self._running or not _can_be_looked_at(record):
+            return False
+        if time.time() < record.changed + LOOK_AGAIN or now < self._looked.get(record.id, -math.inf) + LOOK_AGAIN:
+            return False
+        self._looked[record.id] = now
+        while len(self._looked) > LOOKED_KEPT:
+            del self._looked[next(iter(self._looked))]
+        watched = _Watched(None)
+        connectors = self._watched_connectors(Principal(record.principal, "system"), None, watched)
+        catalogue = await self._catalogues.newest()
+        machine, undone = machine_of(record, catalogue), await self._partly_undone(record)
+        if record.id in self._running:
+            return True
+        steps = machine.look_again()
+        self._start(record, machine, steps, watched, connectors, catalogue, now + LOOK_TIME, undone, patient=patient)
+        return True
+
+    async def _partly_undone(self, record: Record) -> Undone | None:
+        """Return the delta of which this undo, itself ended unknown, has taken back a part or all."""
+        original = await self._store.get(record.undo_of) if record.undo_of is not None else None
+        state = DeltaState.PARTLY_UNDONE
+        if original is None or original.state is not state or original.undone_by != record.id:
+            return None
+        return Undone(original.id, state, nothing_left_out(record, original), now=state)
 
     async def _resume(self, record: Record) -> None:
         watched = _Watched(None)
         connectors = self._watched_connectors(Principal(record.principal, "system"), None, watched)
-        with trio.fail_after(self._limits.request_deadline):
-            catalogue = await connectors.catalogue()
+        catalogue = await self._catalogues.newest()
         record = await self._store.move(record.id, Move(time.time(), MOVING, lease=self._lease))
         machine = machine_of(record, catalogue)
         deadline = trio.current_time() + self._limits.request_deadline
@@ -221,6 +274,14 @@ class Applies:
         partly = any(call.state not in MADE for call in original.calls)
         former = DeltaState.PARTIAL if partly else DeltaState.APPLIED
         return Undone(original.id, former, nothing_left_out(record, original))
+
+
+def _can_be_looked_at(record: Record) -> bool:
+    """Return whether a read may tell what is unknown."""
+    planned = record.fixed.plan.calls
+    return record.state is DeltaState.UNKNOWN and any(
+        call.state is CallState.UNKNOWN and planned[call.number - 1].probe is not None for call in record.calls
+    )
 
 
 class _Watched:

@@ -32,11 +32,13 @@ _STANDS = {
 
 
 class Undone(msgspec.Struct, frozen=True):
-    """The delta that is being undone. `former`: its state before; `whole`: whether nothing of it is left out."""
+    """The delta that is being undone. `former`: its state before; `whole`: whether nothing of it is left out; `now`:
+    the state that it waits in for the undo's end."""
 
     id: str
     former: DeltaState
     whole: bool
+    now: DeltaState = DeltaState.UNDOING
 
 
 class Applying:
@@ -75,9 +77,9 @@ class Applying:
         self._began = trio.current_time() - record.duration
         self._turned = trio.Event()
 
-    def turn_back(self, reason: str) -> None:
+    def turn_back(self, reason: str, *, unwanted: bool) -> None:
         """Begin no further call; see `Apply.turn_back`."""
-        self.machine.turn_back(reason)
+        self.machine.turn_back(reason, unwanted=unwanted)
         self._turned.set()
 
     async def run(self, steps: Steps[DeltaState]) -> None:
@@ -97,7 +99,7 @@ class Applying:
 
     async def _watch_deadline(self) -> None:
         await trio.sleep_until(self._deadline)
-        self.turn_back("the deadline passed")
+        self.turn_back("the deadline passed", unwanted=False)
 
     async def _drive(self, steps: Steps[DeltaState]) -> None:
         answer: Any = None
@@ -166,7 +168,7 @@ class Applying:
         if to is DeltaState.UNDONE and not undone.whole:
             to = DeltaState.PARTLY_UNDONE
         by = self.id if state in _STANDS else ""
-        return {undone.id: Move(time.time(), frozenset({DeltaState.UNDOING}), to, undone_by=by)}
+        return {undone.id: Move(time.time(), frozenset({undone.now}), to, undone_by=by)}
 
     def _clean(self, change: CallChange) -> CallChange:
         redactor = self._redactor

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 
 from delta_actors.runtime.actor import Listener, Ref
-from delta_protocol.catalogue.model import Catalogue
 from delta_protocol.catalogue.results import decoded
 from delta_protocol.changes.steps import Look, Reply, Send
 from delta_protocol.errors import (
@@ -21,7 +20,7 @@ from delta_protocol.errors import (
     Overloaded,
 )
 from delta_protocol.wire.message import Json, Origin, Principal
-from delta_protocol.wire.registry import GetCatalogue, Outcome, ReadTool, ToolReply, WriteTool
+from delta_protocol.wire.registry import Outcome, ReadTool, ToolReply, WriteTool
 
 
 class Connectors:
@@ -32,10 +31,6 @@ class Connectors:
         self._principal = principal
         self._origin = origin
         self._listener = listener
-
-    async def catalogue(self, number: int | None = None) -> Catalogue:
-        """Return the newest catalogue, or the one of that number. Raises `NotFound`."""
-        return await self._registry.ask(GetCatalogue(number), principal=self._principal, origin=self._origin)
 
     async def look(self, step: Look) -> Reply:
         """Make a read; whatever goes wrong means that nothing was seen."""

@@ -7,9 +7,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import msgspec
 import trio
 
 from delta_actors.journal.applies import ANSWER_EARLY, Applies
+from delta_actors.journal.catalogues import Catalogues
 from delta_actors.journal.planning import Planning, fingerprint
 from delta_actors.journal.proposals import taken_in
 from delta_actors.journal.records import NULL, Proposal, ended_program, record_of
@@ -38,6 +40,8 @@ from delta_protocol.wire.journal import (
 from delta_protocol.wire.message import Principal, Role
 
 DAY = 86_400.0
+LOOK_WAIT = 5.0
+"""Seconds that an answer waits for a look at what had ended unknown."""
 
 
 class Desk:
@@ -48,12 +52,13 @@ class Desk:
         self._mode = context.config.mode
         self._limits = context.config.limits
         self._planning = Planning()
-        self._applies = Applies(store, context)
+        self._catalogues = Catalogues(context.ref(Role.REGISTRY))
+        self._applies = Applies(store, context, self._catalogues)
         self._beginning = trio.Lock()
 
     def statistics(self) -> dict[str, Any]:
         """Return how many programs, applies and locks there are."""
-        return {"planning": len(self._planning), **self._applies.statistics()}
+        return {"planning": len(self._planning), **self._applies.statistics(), **self._catalogues.statistics()}
 
     async def recover(self) -> None:
         """Take up what a crash left."""
@@ -96,7 +101,7 @@ class Desk:
         program = self._planning.get(request.delta, call.principal)
         try:
             connectors = self._applies.connectors(call.principal, call.origin)
-            catalogue = await connectors.catalogue(request.plan.catalogue)
+            catalogue = await self._catalogues.of(request.plan.catalogue)
             plan = await taken_in(request.plan, catalogue, connectors, self._limits)
             proposal = Proposal(
                 id=program.id,
@@ -138,12 +143,21 @@ class Desk:
         """Return a delta's report."""
         return report(await self.load(delta, call))
 
+    async def looked_up(self, delta: str, call: Call) -> DeltaReport:
+        """Return a delta's report; of one that ended unknown, after looking again where that is due."""
+        record = await self.load(delta, call)
+        if await self._applies.look_again(record):
+            with trio.move_on_after(LOOK_WAIT):
+                await self._applies.wait(delta, call)
+            record = await self.load(delta, call)
+        return report(record)
+
     async def page(self, request: ListDeltas, call: Call) -> DeltaPage:
-        """Return reports, newest first, without calls."""
+        """Return reports, newest first: with all figures, without the calls themselves."""
         own = None if call.caller == Role.OPERATOR else call.principal.id
         limit = max(1, min(request.limit, 200))
         records = await self._store.page(own, request.before, limit + 1)
-        return DeltaPage(tuple(report(record) for record in records[:limit]), len(records) > limit)
+        return DeltaPage(tuple(_without_calls(record) for record in records[:limit]), len(records) > limit)
 
     async def approve(self, request: Approve, call: Call) -> DeltaReport:
         """Record a person's yes: one use, for this plan only."""
@@ -214,10 +228,14 @@ class Desk:
     async def undo(self, request: Undo, call: Call) -> DeltaReport:
         """Plan the undo as a delta of its own, and apply it if the mode lets it."""
         record = await self.load(request.delta, call)
+        if record.state is DeltaState.UNKNOWN:
+            # It may be looked at again just now, and turn out not to stand.
+            await self._applies.wait(record.id, call)
+            record = await self.load(record.id, call)
         if record.state not in UNDOABLE:
             raise Refused(f"{record.id} is {record.state}: there is nothing to undo", state=str(record.state))
         connectors = self._applies.connectors(Principal(record.principal, "system"), call.origin)
-        catalogue = await connectors.catalogue()
+        catalogue = await self._catalogues.newest()
         by_person = call.caller == Role.OPERATOR
         stored = await self._stored(await undo_of(record, catalogue, connectors, request.force, by_person=by_person))
         return await self.apply(stored.id, call) if stored.state is DeltaState.PLANNED else report(stored)
@@ -231,6 +249,10 @@ class Desk:
             await self._applies.settle(record, request.resolve, call)
         await self._applies.wait(record.id, call)
         return await self.report(record.id, call)
+
+
+def _without_calls(record: Record) -> DeltaReport:
+    return msgspec.structs.replace(report(record), calls=())
 
 
 def _ended(record: Record) -> DeltaReport:

@@ -67,7 +67,7 @@ def record_of(proposal: Proposal, decision: Decision, expiry: float) -> Record:
         fingerprint="" if proposal.undo_of else fingerprint(begin, Principal(proposal.principal, "")),
         created=proposal.created,
         changed=now,
-        fixed=_fixed(proposal, decision.why if asks else ""),
+        fixed=_fixed(proposal),
         calls=tuple(CallRecord(call.number, reversibility=call.reversibility) for call in proposal.plan.calls),
         expires=now + expiry,
         reason=reason,
@@ -78,7 +78,7 @@ def record_of(proposal: Proposal, decision: Decision, expiry: float) -> Record:
     )
 
 
-def _fixed(proposal: Proposal, waiting: str) -> Fixed:
+def _fixed(proposal: Proposal) -> Fixed:
     begin, plan = proposal.begin, proposal.plan
     redactor = Redactor(secrets_of(plan))
     kept = redacted_plan(plan, redactor)
@@ -92,8 +92,8 @@ def _fixed(proposal: Proposal, waiting: str) -> Fixed:
         plan=kept,
         returned=msgspec.structs.replace(proposal.returned, json=redactor.json(proposal.returned.json)),
         reads=tuple(_redacted_read(read, redactor) for read in proposal.reads),
-        notes=tuple(redactor.text(note) for note in (*plan.notes, *proposal.notes)),
-        card=redactor.text(render(proposal.id, plan, waiting=waiting, undo_of=proposal.undo_of)),
+        notes=tuple(redactor.text(note) for note in dict.fromkeys((*plan.notes, *proposal.notes))),
+        card=redactor.text(render(proposal.id, plan, undo_of=proposal.undo_of)),
         pins=tuple(pins.get(number, "") for call in plan.calls for number in (call.number, -call.number)),
         redacted=any(a.arguments != b.arguments for a, b in zip(kept.calls, plan.calls, strict=True))
         or redactor.text(begin.code) != begin.code,

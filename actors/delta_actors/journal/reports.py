@@ -39,6 +39,7 @@ def report(record: Record, *, same_as: float | None = None) -> DeltaReport:
         same_as=same_as,
         expires=record.expires if record.state in PENDING else None,
         code=fixed.code,
+        call_count=len(record.calls),
     )
 
 

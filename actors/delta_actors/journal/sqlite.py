@@ -89,13 +89,13 @@ class SqliteStore:
         return await self._writer.run(work)
 
     async def page(self, principal: str | None, before: str | None, limit: int) -> tuple[Record, ...]:
-        """Return deltas, newest first, without calls and plans."""
+        """Return deltas, newest first."""
         query = (
             f"SELECT {_COLUMNS} FROM delta WHERE (?1 IS NULL OR principal = ?1) AND (?2 IS NULL OR (created, id) < "  # noqa: S608
             "(SELECT created, id FROM delta WHERE id = ?2)) ORDER BY created DESC, id DESC LIMIT ?3"
         )
         return await self._writer.run(
-            lambda db: tuple(_record(row, ()) for row in db.execute(query, (principal, before, limit)))
+            lambda db: tuple(_whole(db, row) for row in db.execute(query, (principal, before, limit)).fetchall())
         )
 
     async def in_states(self, states: Iterable[DeltaState]) -> tuple[str, ...]:
@@ -230,11 +230,14 @@ def _move_call(db: sqlite3.Connection, delta: str, number: int, change: CallChan
 
 def _get(db: sqlite3.Connection, delta: str) -> Record | None:
     row = db.execute(f"SELECT {_COLUMNS} FROM delta WHERE id = ?", (delta,)).fetchone()  # noqa: S608 - constant names
-    if row is None:
-        return None
+    return None if row is None else _whole(db, row)
+
+
+def _whole(db: sqlite3.Connection, row: tuple[Any, ...]) -> Record:
+    """Return the record of a row of `delta`, with its calls."""
     calls = db.execute(
         "SELECT number, state, detail, result, after, probe, stage, class FROM call WHERE delta = ? ORDER BY number",
-        (delta,),
+        (row[0],),
     )
     return _record(
         row,

@@ -126,7 +126,7 @@ class Store(Protocol):
         ...
 
     async def page(self, principal: str | None, before: str | None, limit: int) -> tuple[Record, ...]:
-        """Return deltas, newest first, without their calls and plans; of one principal unless None."""
+        """Return deltas, newest first; of one principal unless None."""
         ...
 
     async def in_states(self, states: Iterable[DeltaState]) -> tuple[str, ...]:

@@ -50,6 +50,8 @@ class Writer:
         Once handed over the work is done, cancelled or not: a durable step has no half way.
         """
         if self._closed:
+            # Whoever was cancelled before the file was closed ends as cancelled, not as failed.
+            await trio.lowlevel.checkpoint_if_cancelled()
             raise Internal("the journal's file is closed")
         token, finished = trio.lowlevel.current_trio_token(), trio.Event()
 

@@ -23,6 +23,7 @@ from delta_protocol.wire.message import Done, Json, Role
 from delta_protocol.wire.registry import (
     CatalogueChanged,
     GetCatalogue,
+    NewestCatalogue,
     PassTool,
     ReadTool,
     Services,
@@ -70,6 +71,7 @@ class RegistryActor(Actor):
         """Looking, calling, starting."""
         handlers = Handlers()
         handlers.ask_inline(GetCatalogue, self._get)
+        handlers.ask_inline(NewestCatalogue, self._newest)
         handlers.ask_inline(Services, self._services)
         handlers.ask(WatchCatalogue, self._watch)
         handlers.ask(ReadTool, self._read)
@@ -128,6 +130,9 @@ class RegistryActor(Actor):
 
     def _get(self, request: GetCatalogue, _: Call) -> Catalogue:
         return self._book.snapshot(request.number)
+
+    def _newest(self, _: NewestCatalogue, __: Call) -> int:
+        return self._book.number
 
     def _services(self, _: Services, __: Call) -> tuple[ServiceStatus, ...]:
         known = {connector.name: connector for connector in self._book.newest().connectors}

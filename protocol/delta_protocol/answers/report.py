@@ -34,13 +34,17 @@ def outcome(report: DeltaReport) -> str:
     lines = [_head(report)]
     match report.state:
         case DeltaState.APPLIED | DeltaState.UNDONE | DeltaState.PARTLY_UNDONE:
-            lines += _differences(report)
+            lines += _differences(report) + (_kept(report) if report.undo_of else [])
+        case DeltaState.REFUSED if report.undo_of:
+            lines += _kept(report)
         case DeltaState.REFUSED:
             lines += [_conflict(conflict) for conflict in report.conflicts]
             if report.conflicts:
                 lines.append(f'Plan again on what is there now: delta_apply {{ delta: "{report.id}", onto: "now" }}')
         case DeltaState.PLANNED | DeltaState.WAITING:
             lines = [*([report.card] if report.card else []), *lines]
+            if report.reason:
+                lines.append(f"A person has to approve this: delta-supervisor approve {report.id}")
         case DeltaState.PARTIAL | DeltaState.INTERRUPTED:
             lines += [f"Still there: {_call(call)}" for call in report.calls if call.state in _STAYED]
             lines.append(_way_out(report))
@@ -66,13 +70,13 @@ def facts(report: DeltaReport) -> dict[str, Any]:
     return {
         "id": report.id,
         "state": str(report.state),
-        "calls": len(report.calls),
+        "calls": report.call_count or len(report.calls),
         "read_back": {
             "verified": report.verified,
             "differs": report.differs,
             "unverifiable": report.unverifiable,
         },
-        "undo": {"possible": report.undoable, "of": len(report.calls)},
+        "undo": {"possible": report.undoable, "of": report.call_count or len(report.calls)},
     }
 
 
@@ -85,8 +89,9 @@ def whole(report: DeltaReport) -> str:
         lines.append(f"Undone by {report.undone_by}")
     if report.state not in (DeltaState.PLANNED, DeltaState.WAITING) and report.card:
         lines.append(report.card)
-    lines += [_full_call(call) for call in report.calls]
-    lines += [f"Note: {note}" for note in report.notes]
+    if any(call.state is not CallState.PLANNED for call in report.calls):
+        lines += [_full_call(call) for call in report.calls]
+    lines += [f"Note: {note}" for note in report.notes if f"Note: {note}" not in report.card]
     if report.returned not in (None, b"null"):
         lines.append(f"Returned: {text_of(readable(exact_json.decode(report.returned)))}")
     if report.code:
@@ -112,7 +117,8 @@ def _head(report: DeltaReport) -> str:
     reason = [report.reason] if report.reason else []
     match report.state:
         case DeltaState.APPLIED if report.undo_of:
-            return _joined(f"Undone {report.undo_of} by {report.id}", *_figures(report))
+            how = "Partly undone" if report.conflicts else "Undone"
+            return _joined(f"{how} {report.undo_of} by {report.id}", *_figures(report))
         case DeltaState.APPLIED:
             return _joined(f"Applied {name}", *_figures(report))
         case DeltaState.PLANNED:
@@ -128,7 +134,7 @@ def _head(report: DeltaReport) -> str:
         case DeltaState.INTERRUPTED:
             return _joined(f"Interrupted {name}", *_first_error(report), "a person or you must choose")
         case DeltaState.REFUSED | DeltaState.DECLINED | DeltaState.EXPIRED:
-            state = [] if report.state is DeltaState.REFUSED else [str(report.state)]
+            state = [] if report.state is DeltaState.REFUSED or reason else [str(report.state)]
             return _joined(f"Nothing changed {name}", *state, *reason)
         case DeltaState.APPLYING | DeltaState.ROLLING_BACK | DeltaState.UNDOING:
             made = sum(call.state in _MADE for call in report.calls)
@@ -181,9 +187,25 @@ def _taken_back(report: DeltaReport) -> list[str]:
 
 
 def _conflict(conflict: FieldConflict) -> str:
-    where = f"{conflict.entity}.{conflict.field}" if conflict.field else conflict.entity
     wanted = "" if conflict.wanted == b"null" else f", wanted {_value(conflict.wanted)}"
-    return f"{where} is {_value(conflict.now)} now, planned from {_value(conflict.was)}{wanted}"
+    return f"{_where(conflict)} is {_value(conflict.now)} now, planned from {_value(conflict.was)}{wanted}"
+
+
+def kept_fields(report: DeltaReport) -> list[str]:
+    """Return what an undo left alone because somebody changed it since, as `force` takes it: `T-1.status`."""
+    return [_where(conflict) for conflict in report.conflicts] if report.undo_of else []
+
+
+def _kept(report: DeltaReport) -> list[str]:
+    if not report.conflicts:
+        return []
+    lines = [f"Kept: {_conflict(conflict)}" for conflict in report.conflicts]
+    forced = ", ".join(f'"{field}"' for field in kept_fields(report))
+    return [*lines, f'Put back all the same: delta_apply {{ undo: "{report.undo_of}", force: [{forced}] }}']
+
+
+def _where(conflict: FieldConflict) -> str:
+    return f"{conflict.entity}.{conflict.field}" if conflict.field else conflict.entity
 
 
 def _way_out(report: DeltaReport) -> str:

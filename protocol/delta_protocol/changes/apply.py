@@ -17,33 +17,18 @@ from typing import Any, cast
 
 from delta_protocol.changes.compensate import roll_back
 from delta_protocol.changes.conflicts import conflicts, entity_label, wanted_by
-from delta_protocol.changes.holes import dig
-from delta_protocol.changes.images import UNKNOWN, entity_name, field_of, is_known
-from delta_protocol.changes.model import Plan, PlannedCall, ReadBack, ResultRef, Reversibility, Value
-from delta_protocol.changes.normalise import same
-from delta_protocol.changes.readback import Expected, Made, Verdict, judge, was_made
+from delta_protocol.changes.images import UNKNOWN, entity_name, is_known
+from delta_protocol.changes.model import Plan, PlannedCall, ReadBack, Reversibility, Value
+from delta_protocol.changes.probing import RETRIES, acked_by_probe, probe, settle, settle_late
+from delta_protocol.changes.readback import Made
 from delta_protocol.changes.states import MAYBE_SENT
-from delta_protocol.changes.steps import (
-    CallChange,
-    Check,
-    Pause,
-    Progress,
-    Reply,
-    Save,
-    Send,
-    Steps,
-    look,
-    save_call,
-)
+from delta_protocol.changes.steps import CallChange, Check, Pause, Progress, Reply, Save, Send, Steps, look, save_call
+from delta_protocol.changes.verifying import Seen, changes_of, first_missing, read_round
 from delta_protocol.codecs import exact_json
-from delta_protocol.codecs.exact_json import is_array
 from delta_protocol.errors import Invalid
 from delta_protocol.wire.journal import CallState, DeltaState, FieldConflict
-from delta_protocol.wire.message import Json
 from delta_protocol.wire.registry import Outcome
 
-RETRIES = (0.2, 1.0, 3.0)
-"""Seconds before reading again, for connectors that show a change late."""
 FINISH_FORWARD = 3
 """Turned back past a call that cannot be undone, so many remaining calls are still made."""
 RATE_LIMIT_TRIES = 5
@@ -64,10 +49,15 @@ class Apply:
     ) -> None:
         self.progress = Progress(plan, check, dict(states or {}), dict(results or {}))
 
-    def turn_back(self, reason: str) -> None:
+    def turn_back(self, reason: str, *, unwanted: bool) -> None:
         """Stop making calls: the one in flight is finished, then what was made is taken back, or finished past a call
-        that cannot be."""
+        that cannot be.
+
+        `unwanted`: the client does not want the change any more, so that it is taken back even when every call was
+        made; else (its time is over) such a change stands.
+        """
         self.progress.turn_back = True
+        self.progress.unwanted |= unwanted
         self.progress.reason = self.progress.reason or reason
 
     def run(self) -> Steps[DeltaState]:
@@ -84,7 +74,7 @@ class Apply:
         progress = self.progress
         for call in progress.plan.calls:
             if progress.states[call.number] in MAYBE_SENT:
-                yield from self._settle(call, "we stopped before its answer was stored")
+                yield from settle(progress, call, "we stopped before its answer was stored")
         if any(kept is CallState.UNKNOWN for kept in progress.states.values()):
             yield Save(DeltaState.UNKNOWN, reason="it is not known whether a call was made")
             return DeltaState.UNKNOWN
@@ -110,12 +100,34 @@ class Apply:
         """Take back what can be taken back of an interrupted delta."""
         return (yield from roll_back(self.progress, "a person chose to roll back"))
 
+    def look_again(self) -> Steps[DeltaState]:
+        """Find out later, with reads alone, what became of the calls of an `unknown` delta. Nothing is stored that is
+        not certain, and nothing is taken back.
+        """
+        progress = self.progress
+        for call in progress.plan.calls:
+            if progress.states[call.number] is CallState.UNKNOWN and call.probe is not None:
+                yield from settle_late(progress, call)
+        if CallState.UNKNOWN in progress.states.values():
+            return DeltaState.UNKNOWN
+        if len(progress.made()) == len(progress.plan.calls):
+            seen = yield from read_round(progress, {})
+            missing = first_missing(progress, seen)
+            state = DeltaState.PARTIAL if missing else DeltaState.APPLIED
+            yield from self._save_seen(state, seen, missing)
+            return state
+        stays = bool(progress.made()) or CallState.COMPENSATION_FAILED in progress.states.values()
+        state = DeltaState.PARTIAL if stays else DeltaState.ROLLED_BACK
+        yield Save(state)
+        return state
+
     def _check_world(self) -> Steps[DeltaState | None]:
         progress = self.progress
         found: list[FieldConflict] = []
         for precondition in progress.plan.preconditions:
             read = ReadBack(precondition.tool, Value(precondition.arguments), precondition.path)
-            now = yield from look(progress, precondition.entity.connector, read)
+            was_there = is_known(progress.before[entity_name(precondition.entity)])
+            now = yield from look(progress, precondition.entity.connector, read, was_there=was_there)
             if now is UNKNOWN:
                 reason = f"{entity_label(precondition.entity)} could not be read again: nothing was made"
                 yield Save(DeltaState.REFUSED, reason=reason)
@@ -150,6 +162,10 @@ class Apply:
                 return (yield from roll_back(progress, failure))
         return (yield from self._read_back())
 
+    def _is_unwanted(self) -> bool:
+        """Return whether calls that were all made are to be taken back: only while every one of them can be."""
+        return self.progress.unwanted and not self.progress.past_return()
+
     def _maybe_turn_back(self, call: PlannedCall) -> Steps[DeltaState | None]:
         progress = self.progress
         if not progress.turn_back:
@@ -178,7 +194,7 @@ class Apply:
                 return ""
             if reply.outcome is Outcome.NO_REPLY:
                 yield from save_call(progress, call.number, CallChange(CallState.SENT))
-                made = yield from self._settle(call, reply.message or "no answer", resend=again)
+                made = yield from settle(progress, call, reply.message or "no answer", resend=again)
                 if made is Made.NO and again:
                     again = False
                     continue
@@ -196,9 +212,10 @@ class Apply:
     def _definite(self, call: PlannedCall, reply: Reply) -> Steps[None]:
         """The tool reported an error: one read tells whether it changed something all the same."""
         if reply.outcome is Outcome.TOOL_ERROR and call.probe is not None:
-            made, image = yield from self._probe(call)
+            made, image = yield from probe(self.progress, call)
             if made is Made.YES:
-                change = self._acked_by_probe(call, image, f"it reported an error, yet it was made: {reply.message}")
+                detail = f"it reported an error, yet it was made: {reply.message}"
+                change = acked_by_probe(self.progress, call, image, detail)
                 yield from save_call(self.progress, call.number, change)
                 return
         yield from save_call(self.progress, call.number, CallChange(CallState.FAILED, reply.message))
@@ -207,127 +224,23 @@ class Apply:
     def _failed(call: PlannedCall, reply: Reply) -> str:
         return f"call {call.number} failed: {call.connector}.{call.tool}: {reply.message or reply.outcome}"
 
-    def _settle(self, call: PlannedCall, why: str, *, resend: bool = False) -> Steps[Made]:
-        """Find out whether a call without an answer was made, and store it. `resend`: not made leaves it to be sent
-        again.
-        """
-        made, image = Made.UNSURE, UNKNOWN
-        for delay in (0.0, *RETRIES):
-            if delay:
-                yield Pause(delay)
-            made, image = yield from self._probe(call)
-            if made is Made.YES or call.probe is None:
-                break
-        if made is Made.YES:
-            change = self._acked_by_probe(call, image, f"{why}; reading showed that it was made")
-        elif made is Made.NO:
-            change = CallChange(CallState.FAILED, f"{why}; reading showed that it was not made")
-        else:
-            change = CallChange(CallState.UNKNOWN, f"{why}; reading could not tell whether it was made")
-        if not (made is Made.NO and resend):
-            yield from save_call(self.progress, call.number, change)
-        return made
-
-    def _probe(self, call: PlannedCall) -> Steps[tuple[Made, Any]]:
-        if call.probe is None:
-            return Made.UNSURE, UNKNOWN
-        image = yield from look(self.progress, call.connector, call.probe)
-        if image is UNKNOWN:
-            return Made.UNSURE, UNKNOWN
-        try:
-            expected = self.progress.expected(call.probe)
-        except Invalid:
-            return Made.UNSURE, UNKNOWN
-        return was_made(expected, image, self.progress.image_before(call)), image
-
-    def _acked_by_probe(self, call: PlannedCall, image: Any, detail: str) -> CallChange:  # noqa: ANN401 - an image
-        result = found_result(call, image, self.progress)
-        return CallChange(CallState.ACKED, detail, None if result is None else exact_json.encode(result))
-
     def _read_back(self) -> Steps[DeltaState]:
-        progress = self.progress
-        wanted = progress.left_to_show()
-        verdicts: dict[int, tuple[CallState, str, Json | None]] = {}
+        progress, seen = self.progress, dict[int, Seen]()
         for delay in (0.0, *RETRIES):
             if delay:
                 yield Pause(delay)
-            verdicts = yield from self._read_round(wanted, verdicts)
-            if all(state in {CallState.VERIFIED, CallState.UNVERIFIABLE} for state, _, _ in verdicts.values()):
+            if self._is_unwanted():
+                return (yield from roll_back(progress, progress.reason))
+            seen = yield from read_round(progress, seen)
+            if all(each.settled for each in seen.values()):
                 break
-        missing = [number for number, (state, _, _) in verdicts.items() if state is CallState.FAILED]
-        changes = {
-            number: CallChange(CallState.DIFFERS if state is CallState.FAILED else state, detail or None, after=after)
-            for number, (state, detail, after) in verdicts.items()
-        }
-        progress.states |= {number: change.state for number, change in changes.items()}
-        if missing:
-            yield Save(calls=changes)
-            call, detail = progress.call(missing[0]), verdicts[missing[0]][1]
-            reason = f"call {call.number}: {call.connector}.{call.tool} answered, but {detail}"
-            return (yield from roll_back(progress, reason))
-        yield Save(DeltaState.APPLIED, changes)
-        return DeltaState.APPLIED
+        if self._is_unwanted():
+            return (yield from roll_back(progress, progress.reason))
+        missing = first_missing(progress, seen)
+        yield from self._save_seen(None if missing else DeltaState.APPLIED, seen)
+        return (yield from roll_back(progress, missing)) if missing else DeltaState.APPLIED
 
-    def _read_round(
-        self, wanted: Mapping[int, Expected | None], known: Mapping[int, tuple[CallState, str, Json | None]]
-    ) -> Steps[dict[int, tuple[CallState, str, Json | None]]]:
-        """Read every entity once whose calls are not all verified yet. `FAILED` stands for "not there"."""
-        progress, images = self.progress, dict[tuple[str, str, Json], Any]()
-        out = dict(known)
-        for call in progress.made():
-            expected, read = wanted[call.number], call.read_back
-            if expected is None or read is None:
-                out[call.number] = (CallState.UNVERIFIABLE, "nothing reads it back", None)
-                continue
-            if call.number in out and out[call.number][0] is CallState.VERIFIED:
-                continue
-            try:
-                place = (call.connector, read.tool, exact_json.encode([progress.filled(read.arguments), *read.path]))
-                expectations = progress.filled_expectations(expected)
-            except Invalid as error:
-                out[call.number] = (CallState.UNVERIFIABLE, error.message, None)
-                continue
-            if place not in images:
-                images[place] = yield from look(progress, call.connector, read)
-            out[call.number] = self._verdict(call, expectations, images[place])
-        return out
-
-    def _verdict(self, call: PlannedCall, expected: Expected, now: Any) -> tuple[CallState, str, Json | None]:  # noqa: ANN401
-        if now is UNKNOWN:
-            return CallState.UNVERIFIABLE, "it could not be read back", None
-        verdict, detail = judge(expected, now, self.progress.image_before(call))
-        after = exact_json.encode(now) if is_known(now) else b"null"
-        if verdict is Verdict.NOT_THERE:
-            return CallState.FAILED, detail, after
-        state = CallState.VERIFIED if verdict is Verdict.VERIFIED else CallState.DIFFERS
-        return state, detail, after
-
-
-def found_result(call: PlannedCall, image: Any, progress: Progress) -> Any:  # noqa: ANN401 - any JSON value
-    """Return, for a call whose answer was lost, as much of its result as its inverse needs, from what the probe saw.
-
-    None where the made element cannot be told from others.
-    """
-    if call.inverse is None or call.probe is None or not call.probe.contains:
-        return None
-    paths = [
-        part.path
-        for hole in call.inverse.arguments.holes
-        for part in hole.parts
-        if isinstance(part, ResultRef) and part.write == call.number
-    ]
-    if len(paths) != 1 or len(call.probe.contains) != 1:
-        return None
-    name, value = call.probe.contains[0]
-    had, now = field_of(image, name)
-    had_before, before = field_of(progress.image_before(call), name)
-    earlier = before if had_before and is_array(before) else []
-    wanted = progress.filled(value)
-    new = [item for item in now if same(wanted, item) and item not in earlier] if had and is_array(now) else []
-    key = paths[0][-1:]
-    if len(new) != 1 or not dig(new[0], key)[0]:
-        return None
-    result: Any = new[0]
-    for step in reversed(paths[0][:-1]):
-        result = [result] if isinstance(step, int) else {step: result}
-    return result
+    def _save_seen(self, state: DeltaState | None, seen: Mapping[int, Seen], reason: str | None = None) -> Steps[None]:
+        changes = changes_of(seen)
+        self.progress.states |= {number: change.state for number, change in changes.items()}
+        yield Save(state, changes, reason)

@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from delta_protocol.changes.model import Plan, PlannedCall, Reversibility
 
 
-def render(delta: str, plan: Plan, *, waiting: str = "", undo_of: str | None = None) -> str:
-    """Return the card. `waiting`: why a person is asked, or empty."""
+def render(delta: str, plan: Plan, *, undo_of: str | None = None) -> str:
+    """Return the card."""
     names = ", ".join(dict.fromkeys(call.connector for call in plan.calls))
     what = f"Undo of {undo_of}" if undo_of else "Plan"
     count = f"{len(plan.calls)} call{'' if len(plan.calls) == 1 else 's'}"
     lines = [f"{what} {delta} · {count} on {names} · all-or-nothing: {reach(plan.calls)}"]
     lines += [f"{call.number} {call.connector}.{call.tool}  {call.words}  · {way_back(call)}" for call in plan.calls]
     lines += [f"Note: {note}" for note in plan.notes]
-    if waiting:
-        lines.append(f"A person has to approve this ({waiting}): delta-supervisor approve {delta}")
     return "\n".join(lines)
 
 

@@ -62,7 +62,7 @@ def _take_back(progress: Progress, call: PlannedCall) -> Steps[bool]:
     if not resumed:
         yield from save_call(progress, call.number, CallChange(CallState.COMPENSATING))
     reply: Reply = yield Send(call.number, call.connector, call.inverse.tool, arguments, back=True)
-    return (yield from _check(progress, call, reply))
+    return (yield from _check(progress, call, reply, was_there=is_known(now)))
 
 
 def _ended(
@@ -74,13 +74,13 @@ def _ended(
     return state is CallState.COMPENSATED
 
 
-def _check(progress: Progress, call: PlannedCall, reply: Reply) -> Steps[bool]:
+def _check(progress: Progress, call: PlannedCall, reply: Reply, *, was_there: bool) -> Steps[bool]:
     """Believe a read, where one can be made; the connector's answer only where none can."""
     restored = None
     for delay in (0.0, *RETRIES):
         if delay:
             yield Pause(delay)
-        restored = taken_back(progress, call, (yield from _now(progress, call)))
+        restored = taken_back(progress, call, (yield from _now(progress, call, was_there=was_there)))
         if restored is not False or reply.outcome in {Outcome.REFUSED, Outcome.NOT_SENT}:
             break
     if restored is None:
@@ -93,10 +93,11 @@ def _check(progress: Progress, call: PlannedCall, reply: Reply) -> Steps[bool]:
     return (yield from _ended(progress, call, CallState.COMPENSATION_FAILED, detail))
 
 
-def _now(progress: Progress, call: PlannedCall) -> Steps[Any]:
+def _now(progress: Progress, call: PlannedCall, *, was_there: bool = False) -> Steps[Any]:
     if call.read_back is None:
         return UNKNOWN
-    return (yield from look(progress, call.connector, call.read_back))
+    there = was_there or progress.was_there(call)
+    return (yield from look(progress, call.connector, call.read_back, was_there=there))
 
 
 def taken_back(progress: Progress, call: PlannedCall, now: Image) -> bool | None:

@@ -5,7 +5,6 @@ Pure. Expectations come filled (no holes), images decoded. Source: plan-apply-un
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,12 +17,6 @@ from delta_protocol.changes.normalise import same
 from delta_protocol.changes.redaction import MARK
 from delta_protocol.changes.words import short
 from delta_protocol.codecs.exact_json import is_array, is_object
-
-_ABSENT = re.compile(
-    r"not[ _-]?found|does(?:n't| not) exist|no such|unknown|\b404\b|\b410\b|enoent|could(?:n't| not) find"
-    r"|no longer exists|has been deleted|\bno \w+ (?:with|named|called|found)\b",
-    re.IGNORECASE,
-)
 
 
 class Verdict(StrEnum):
@@ -53,11 +46,6 @@ class Expected:
     changed: bool
     anything: bool = False
     """A later call of the plan deletes the entity or changes it in its own way: nothing is left to show."""
-
-
-def says_absent(message: str) -> bool:
-    """Return whether a reader's error text means that the thing is not there, rather than that reading failed."""
-    return bool(_ABSENT.search(message))
 
 
 def image_at(result: Any, read: ReadBack) -> Any:  # noqa: ANN401 - a JSON value or NOTHING

@@ -25,8 +25,10 @@ DELTA: Mapping[DeltaState, frozenset[DeltaState]] = {
     _D.INTERRUPTED: frozenset({_D.APPLYING, _D.ROLLING_BACK}),
     _D.APPLIED: frozenset({_D.UNDOING}),
     _D.PARTIAL: frozenset({_D.UNDOING}),
-    _D.UNKNOWN: frozenset({_D.UNDOING}),
-    _D.PARTLY_UNDONE: frozenset({_D.UNDOING}),
+    # unknown -> an end: looked at again later, its calls are known.
+    _D.UNKNOWN: frozenset({_D.UNDOING, _D.APPLIED, _D.PARTIAL, _D.ROLLED_BACK}),
+    # partly_undone -> undone: the undo had ended unknown, and a later look showed all of it made.
+    _D.PARTLY_UNDONE: frozenset({_D.UNDOING, _D.UNDONE}),
     # undoing -> back: the undo was rolled back or refused, what stood before stands again.
     _D.UNDOING: frozenset({_D.UNDONE, _D.PARTLY_UNDONE, _D.APPLIED, _D.PARTIAL, _D.UNKNOWN}),
     _D.UNDONE: frozenset(),

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from delta_protocol.changes.absence import says_absent
 from delta_protocol.changes.holes import fill_tree, unpack
-from delta_protocol.changes.images import NOTHING, UNKNOWN, entity_name
+from delta_protocol.changes.images import NOTHING, UNKNOWN, entity_name, is_known
 from delta_protocol.changes.model import Plan, PlannedCall, ReadBack, Reversibility, Value
-from delta_protocol.changes.readback import Expected, image_at, says_absent, superseded, unfilled
+from delta_protocol.changes.readback import Expected, image_at, superseded, unfilled
 from delta_protocol.changes.states import MADE
 from delta_protocol.codecs import exact_json
 from delta_protocol.codecs.exact_json import is_object
@@ -103,6 +104,8 @@ class Progress:
     before: dict[str, Any] = field(default_factory=dict[str, Any])
     turn_back: bool = False
     """Set from outside: the client cancelled, or its deadline passed."""
+    unwanted: bool = False
+    """Set from outside: the client cancelled."""
     reason: str = ""
 
     def __post_init__(self) -> None:
@@ -127,6 +130,10 @@ class Progress:
     def image_before(self, call: PlannedCall) -> Any:  # noqa: ANN401 - an image
         """Return the call's entity before the plan."""
         return UNKNOWN if call.entity is None else self.before.get(entity_name(call.entity), UNKNOWN)
+
+    def was_there(self, call: PlannedCall) -> bool:
+        """Return whether a reader showed the call's entity before the plan."""
+        return is_known(self.image_before(call))
 
     def filled(self, value: Value) -> Any:  # noqa: ANN401 - any JSON value
         """Return the value with results filled in. Raises `Invalid` for a part that is missing."""
@@ -175,19 +182,22 @@ def save_call(progress: Progress, number: int, change: CallChange, **delta: Any)
     yield Save(calls={number: change}, **delta)
 
 
-def look(progress: Progress, connector: str, read: ReadBack) -> Steps[Any]:
-    """Read one entity. Returns its image, `NOTHING` where the reader says so, `UNKNOWN` where reading failed."""
+def look(progress: Progress, connector: str, read: ReadBack, *, was_there: bool = False) -> Steps[Any]:
+    """Read one entity. Returns its image, `NOTHING` where the reader says so, `UNKNOWN` where reading failed.
+
+    `was_there`: the same reader showed the entity before (see `absence.says_absent`).
+    """
     try:
         arguments = exact_json.encode(progress.filled(read.arguments))
     except Invalid:
         return UNKNOWN
     reply: Reply = yield Look(connector, read.tool, arguments)
-    return seen(reply, read)
+    return seen(reply, read, was_there=was_there)
 
 
-def seen(reply: Reply, read: ReadBack) -> Any:  # noqa: ANN401 - an image
+def seen(reply: Reply, read: ReadBack, *, was_there: bool = False) -> Any:  # noqa: ANN401 - an image
     """Return the image behind a reader's answer."""
     if reply.outcome is Outcome.OK and reply.result is not None:
         return image_at(exact_json.decode(reply.result), read)
     refused = reply.outcome in {Outcome.TOOL_ERROR, Outcome.REFUSED}
-    return NOTHING if refused and says_absent(reply.message) else UNKNOWN
+    return NOTHING if refused and says_absent(reply.message, was_there=was_there) else UNKNOWN

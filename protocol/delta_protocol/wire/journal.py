@@ -103,6 +103,8 @@ class DeltaReport(msgspec.Struct, frozen=True, array_like=True):
     """Set when this answers a repeated program: how many seconds ago the first ran (5.15)."""
     expires: float | None = None
     code: str = ""
+    call_count: int = 0
+    """How many calls it has, also where `calls` are left out (in a page)."""
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True):
@@ -216,7 +218,8 @@ class DeltaPage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ListDeltas(Request[DeltaPage], frozen=True):
-    """Deltas, newest first; `before` is the id to go on after. Reports in a page carry no calls."""
+    """Deltas, newest first; `before` is the id to go on after. Reports in a page carry no
+    calls, but all their figures."""
 
     before: str | None = None
     limit: int = 20

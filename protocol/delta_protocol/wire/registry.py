@@ -16,6 +16,10 @@ class GetCatalogue(Request[Catalogue], frozen=True):
     number: int | None = None
 
 
+class NewestCatalogue(Request[int], frozen=True):
+    """The newest snapshot's number: what a holder of that snapshot need not fetch again."""
+
+
 class CatalogueChanged(Item, frozen=True):
     """A newer snapshot exists. `notes` say what changed, in words."""
 
@@ -114,4 +118,4 @@ class Services(Request[tuple[ServiceStatus, ...]], frozen=True):
     """The connectors' health, in configuration order."""
 
 
-Inbox = GetCatalogue | WatchCatalogue | StartConnectors | ReadTool | WriteTool | PassTool | Services
+Inbox = GetCatalogue | NewestCatalogue | WatchCatalogue | StartConnectors | ReadTool | WriteTool | PassTool | Services

@@ -74,8 +74,7 @@ def journal(before: str | None, limit: int, delta: str | None, as_json: bool, fl
         return DONE
     page: DeltaPage = _ask(loaded, lambda ref: ref.ask(ListDeltas(before, limit)))
     if as_json:
-        # A page carries no calls, so it says nothing about them.
-        listed = [{"id": each.id, "state": each.state, **_fields(each)} for each in page.deltas]
+        listed = [{**words.facts(each), **_fields(each)} for each in page.deltas]
         print_json({"deltas": listed, "more": page.more})
         return DONE
     for report in page.deltas:
