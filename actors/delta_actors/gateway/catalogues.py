@@ -101,4 +101,4 @@ def _awaited(connector: Connector, mentioned: str) -> bool:
     """Whether `mentioned` needs a connector of which nothing is known before it has started."""
     if connector.state is not ConnectorState.STARTING or connector.tools:
         return False
-    return any(re.search(rf"\b{re.escape(name)}\b", mentioned) for name in {connector.name, connector.alias} if name)
+    return any(re.search(rf"\b{re.escape(name)}\b", mentioned) for name in {connector.name, connector.namespace})

@@ -108,9 +108,9 @@ class Lookups:
 
 
 def _described(catalogue: Catalogue, ref: refs.Named) -> str:
-    connector = next((one for one in catalogue.connectors if ref.connector in (one.name, one.alias)), None)
+    connector = next((one for one in catalogue.connectors if ref.connector in (one.name, one.namespace)), None)
     if connector is None:
-        known = [one.alias or one.name for one in catalogue.connectors]
+        known = [one.namespace for one in catalogue.connectors]
         raise NotFound(f"there is no connector {ref.connector!r}", nearest=_nearest(ref.connector, known))
     if not ref.member:
         return describe.connector(connector)
@@ -122,7 +122,7 @@ def _member(connector: Connector, name: str) -> str:
     found += [describe.tool(connector, one) for one in connector.tools if name in (one.name, one.alias)]
     if found:
         return "\n\n".join(found)
-    alias = connector.alias or connector.name
+    alias = connector.namespace
     known = [one.name for one in connector.collections] + [one.alias for one in connector.tools]
     nearest = [f"{alias}.{near}" for near in _nearest(name, known)]
     raise NotFound(f"{alias} has no tool or collection {name!r}", nearest=nearest)

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from delta_protocol.catalogue import names, signatures
+from delta_protocol.catalogue import signatures
 from delta_protocol.catalogue.model import Catalogue, Connector, ConnectorState
 from delta_protocol.catalogue.notation import Level
 from delta_protocol.catalogue.tokens import pieces, with_margin
@@ -39,7 +39,7 @@ def render(catalogue: Catalogue, budget_tokens: int) -> str:
 
 
 def _connector(text: _Text, connector: Connector) -> None:
-    alias = connector.alias or names.connector_alias(connector.name)
+    alias = connector.namespace
     title = f"\n## {alias}" if alias == connector.name else f"\n## {alias} (connector {connector.name})"
     if connector.state is ConnectorState.GONE:
         text.fixed(f"{title}: gone")

@@ -5,7 +5,7 @@ A connector's own words are marked as such and shown without what cannot be seen
 
 from __future__ import annotations
 
-from delta_protocol.catalogue import names, notation, schemas, signatures
+from delta_protocol.catalogue import notation, schemas, signatures
 from delta_protocol.catalogue.model import Binding, Catalogue, Collection, Connector, ConnectorState, Effect, Tool
 from delta_protocol.catalogue.notation import Level
 from delta_protocol.catalogue.visible import one_line, visible
@@ -30,7 +30,7 @@ def connector(given: Connector) -> str:
 
 def tool(given: Connector, one: Tool) -> str:
     """Exact types, effect with its reason, and the whole description of one tool (`refs: ["<connector>.<name>"]`)."""
-    alias = given.alias or names.connector_alias(given.name)
+    alias = given.namespace
     lines = [f"{alias}.{signatures.tool_line(one, Level.EXACT)}"]
     if one.alias != one.name:
         lines.append(f"its own name: {signatures.quoted(one.name)}")
@@ -52,7 +52,7 @@ def tool(given: Connector, one: Tool) -> str:
 
 def collection(given: Connector, one: Collection) -> str:
     """Exact types of one collection and the tools behind it (`refs: ["<connector>.<name>"]`)."""
-    alias = given.alias or names.connector_alias(given.name)
+    alias = given.namespace
     lines = [f"{alias}.{signatures.collection_line(given, one, Level.EXACT)}", f"key: {one.key or '(the whole value)'}"]
     for operation in ("get", "list", "search", "create", "update", "delete"):
         binding: Binding | None = getattr(one, operation)
@@ -71,7 +71,7 @@ def collection(given: Connector, one: Collection) -> str:
 
 def _heading(given: Connector) -> str:
     """The connector's name and what it is; how it is at the moment is for `services` to say."""
-    alias = given.alias or names.connector_alias(given.name)
+    alias = given.namespace
     if given.state is ConnectorState.GONE:
         return f"## {alias}: gone, {one_line(given.detail, 200)}"
     if not given.tools:

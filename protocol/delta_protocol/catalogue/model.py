@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
+from delta_protocol.catalogue.names import connector_alias
 from delta_protocol.wire.message import Json
 
 
@@ -164,7 +165,12 @@ class Connector(msgspec.Struct, frozen=True, array_like=True):
     detail: str = ""
     """Why it is not ready, for people."""
     alias: str = ""
-    """JavaScript identifier of its namespace in programs; unique in the catalogue. Equals `name` where it can."""
+    """As the registry gave it, empty where nobody did: `namespace` is what to read."""
+
+    @property
+    def namespace(self) -> str:
+        """JavaScript identifier of its namespace in programs; unique in a catalogue. Equals `name` where it can."""
+        return self.alias or connector_alias(self.name)
 
 
 class Catalogue(msgspec.Struct, frozen=True, array_like=True):

@@ -57,7 +57,7 @@ def _rarity(containing: int, total: int) -> float:
 def _entries(connector: Connector) -> list[tuple[Hit, Counter[str]]]:
     if connector.state is ConnectorState.GONE:
         return []
-    alias = connector.alias or names.connector_alias(connector.name)
+    alias = connector.namespace
     found = [_collection(alias, connector, collection) for collection in connector.collections]
     return found + [_tool(alias, connector, tool) for tool in connector.tools if not tool.gone]
 

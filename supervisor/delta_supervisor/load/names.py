@@ -5,21 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 
+from delta_protocol.catalogue import names
+
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
 
-_WORDS = """
-    break case catch class const continue debugger default delete do else enum export extends false finally for function
-    if import in instanceof new null return super switch this throw true try typeof var void while with yield let static
-    implements interface package private protected public await async of get set eval arguments undefined NaN Infinity
-"""
-_GLOBALS = """
-    globalThis console fresh sleep recipes delta Array ArrayBuffer BigInt Boolean DataView Date Error Function JSON Map
-    Math Number Object Promise Proxy Reflect RegExp Set String Symbol WeakMap WeakSet constructor prototype __proto__
-    toString valueOf hasOwnProperty
-"""
-_REFS = "services journal guide result search"
+_CONTEXTUAL = names.word_set("async get of set")
+"""Words that mean something only in their place: allowed, but no help to who reads a program."""
+_REFS = names.word_set("services journal guide result search")
 
-RESERVED = frozenset(_WORDS.split()) | frozenset(_GLOBALS.split()) | frozenset(_REFS.split())
+RESERVED = names.RESERVED | names.GLOBALS | _CONTEXTUAL | _REFS
 
 
 def fault_of(name: str) -> str:
