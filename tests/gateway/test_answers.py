@@ -77,6 +77,26 @@ def test_a_conflict_shows_was_now_and_wanted() -> None:
     assert 'onto: "now"' in text
 
 
+def test_an_undo_names_what_it_left_alone_and_how_to_force_it() -> None:
+    conflict = FieldConflict("T-1", "status", b'"closed"', b'"in review"', b'"open"')
+    for state, head in (
+        (DeltaState.APPLIED, "Partly undone d_aaaaaaaaaaaa by"),
+        (DeltaState.REFUSED, "Nothing changed"),
+    ):
+        text = outcome(state, call(1, CallState.VERIFIED), verified=1, undo_of="d_aaaaaaaaaaaa", conflicts=(conflict,))
+        assert text.startswith(head)
+        assert 'Kept: T-1.status is "in review" now' in text
+        assert 'undo: "d_aaaaaaaaaaaa", force: ["T-1.status"]' in text
+        assert "onto" not in text
+
+
+def test_what_waits_for_a_person_says_so_only_while_it_does() -> None:
+    waiting = outcome(DeltaState.WAITING, reason="waits for approval: safe mode: call 1")
+    assert f"A person has to approve this: delta-supervisor approve {ID}" in waiting
+    assert "A person" not in outcome(DeltaState.WAITING)
+    assert "A person" not in outcome(DeltaState.DECLINED, reason="declined: too many")
+
+
 def test_waiting_shows_the_plan_and_what_comes_next() -> None:
     text = outcome(DeltaState.WAITING, card="Plan …\n1 tickets.update_ticket", reason="approval: safe mode, call 1")
     assert text.splitlines()[0] == "Plan …"
@@ -118,6 +138,11 @@ def test_a_program_error_says_what_where_and_that_nothing_changed() -> None:
     assert program.error_text(error) == (
         "TypeError: x is not a function\nat line 3, column 5 of the program:\n2 | a\n3 | x()\nNothing was changed."
     )
+
+
+def test_a_crossed_limit_is_named_as_it_is_configured() -> None:
+    error = ProgramError("limit", "LimitError", "the program made more than 256 calls", limit="host_calls")
+    assert "The limit is `host_calls` under [limits.program]." in program.error_text(error)
 
 
 def test_what_is_not_there_yet_is_named() -> None:

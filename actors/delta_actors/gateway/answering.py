@@ -47,12 +47,15 @@ class Answers:
     async def result(self, facts: Facts, since: Sequence[str]) -> ToolResult:
         """Return the tool result: value, outcome, then what else there is to say."""
         blocks = [facts.heading, compose.short(facts.failure, self.budget // 4, "")]
+        notes: Sequence[str] = facts.notes
         structured: dict[str, Any] = {"returned": None}
         if facts.report is not None:
             words = report.outcome(facts.report)
             blocks.append(compose.short(words, self.budget // 2, f" in delta:{facts.report.id}"))
             structured["delta"] = report.facts(facts.report)
-        blocks += compose.extras(facts.console, facts.notes, since, self.budget // 4)
+            # A plan that is shown says its notes itself.
+            notes = [note for note in notes if f"Note: {note}" not in words]
+        blocks += compose.extras(facts.console, notes, since, self.budget // 4)
         if facts.returned is not None:
             room = self.budget - sum(estimate(block) for block in blocks) - 16
             shaped = await self.fitted(facts.returned.value, room)

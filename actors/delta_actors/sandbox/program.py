@@ -12,6 +12,7 @@ import trio
 
 from delta_actors.runtime.actor import Call, Ref
 from delta_actors.sandbox.assembly import Assembly
+from delta_actors.sandbox.missing import located
 from delta_actors.sandbox.pool import Pool, Worker, WorkerEnded, crashed
 from delta_actors.sandbox.reads import Reads
 from delta_actors.sandbox.views import namespaces, unknown_name
@@ -226,11 +227,12 @@ class ProgramRun:
         return ProgramOutcome(error=error, console=console, reads=reads, fuel=self._fuel)
 
     def _error(self, failed: Failed) -> ProgramError:
-        source = self._lines(failed.line)
+        line, column = located(self._request.code, failed.name, failed.message, failed.line, failed.column)
+        source = self._lines(line)
         message = failed.message
         if failed.name == "ReferenceError":
             message = unknown_name(self._catalogue, message)
-        return ProgramError(failed.kind, failed.name, message, failed.line, failed.column, source, failed.limit)
+        return ProgramError(failed.kind, failed.name, message, line, column, source, failed.limit)
 
     def _lines(self, line: int) -> str:
         """Return the line and the one before it, numbered."""

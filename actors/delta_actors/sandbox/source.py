@@ -42,6 +42,7 @@ _MEANINGFUL: Final = {
     "import_alias": "import alias",
     "decorator": "decorator",
 }
+_MODULES: Final = {"import_statement": "import", "export_statement": "export"}
 _MARKED: Final = frozenset(
     {"optional_parameter", "required_parameter", "public_field_definition", "variable_declarator", "method_definition"}
 )
@@ -171,6 +172,13 @@ def _walk(root: tree_sitter.Node, edits: _Edits, guard: str, head: int) -> None:
             row, column = node.start_point
             raise SourceError(
                 f"TypeScript's {_MEANINGFUL[kind]} is not supported; types are removed, nothing is translated",
+                row + 1,
+                column + 1 - (head if row == 0 else 0),
+            )
+        if kind in _MODULES and node.start_byte >= head:
+            row, column = node.start_point
+            raise SourceError(
+                f"programs have no modules: {_MODULES[kind]} is not available; connectors are variables already",
                 row + 1,
                 column + 1 - (head if row == 0 else 0),
             )

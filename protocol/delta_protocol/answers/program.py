@@ -9,10 +9,13 @@ from delta_protocol.answers.parts import spell
 from delta_protocol.changes.holes import Filler, Tree, unpack
 from delta_protocol.changes.model import Path, Plan, ResultRef, Value
 from delta_protocol.codecs.exact_json import is_array, is_object
+from delta_protocol.config import ProgramLimits
 from delta_protocol.wire.sandbox import ProgramError
 
 LONGEST_MESSAGE = 2_000
 """Characters of an error's message that are passed on: a program can throw anything."""
+
+_LIMITS = frozenset(ProgramLimits.__struct_fields__)
 
 Numbers = Mapping[int, tuple[int, Path]]
 """Which call makes a recorded write, and where in the call's result that write's own result lies."""
@@ -27,6 +30,8 @@ def error_text(error: ProgramError) -> str:
         lines.append(f"at line {error.line}{column} of the program" + (":" if error.source else ""))
     if error.source:
         lines.append(error.source.rstrip("\n"))
+    if error.limit in _LIMITS:
+        lines.append(f"The limit is `{error.limit}` under [limits.program].")
     lines.append("Nothing was changed.")
     return "\n".join(lines)
 

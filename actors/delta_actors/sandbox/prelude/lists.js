@@ -13,11 +13,12 @@ function listing(view, collection, binding, filter) {
   }
   const first = () => page(view, collection, binding, filter, value, 0);
   let started = null;
-  const promise = () => started ?? (started = promiseThen(first(), (part) => {
+  // The read begins at once; that it was of one page only is worth a note where the page is asked for.
+  const read = first();
+  const promise = () => started ?? (started = promiseThen(read, (part) => {
     if (part.next !== null) note(owner + ": only the first page was read; `for await` reads all pages");
     return part.items;
   }));
-  promise();
   const result = {
     then: (yes, no) => promiseThen(promise(), yes, no),
     catch: (no) => promiseThen(promise(), undefined, no),
