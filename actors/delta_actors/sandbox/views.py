@@ -17,7 +17,6 @@ from delta_protocol.catalogue.model import (
     Tool,
     find_tool,
 )
-from delta_protocol.catalogue.names import connector_alias
 from delta_protocol.wire.worker import CollectionView, NamespaceView, ReadBinding, ToolView
 
 
@@ -30,7 +29,7 @@ def namespaces(catalogue: Catalogue, code: str) -> tuple[NamespaceView, ...]:
     """Return the views of the connectors whose identifier occurs in `code`; no other can be reached from it."""
     views: list[NamespaceView] = []
     for connector in catalogue.connectors:
-        alias = connector_alias(connector.name)
+        alias = connector.namespace
         if alias in code and connector.state is not ConnectorState.GONE:
             views.append(_namespace(connector, alias))
     return tuple(views)
@@ -39,7 +38,7 @@ def namespaces(catalogue: Catalogue, code: str) -> tuple[NamespaceView, ...]:
 def unknown_name(catalogue: Catalogue, message: str) -> str:
     """Return a ReferenceError's message, completed by the connectors with the nearest names if it names no global."""
     found = re.search(r"'?([A-Za-z_$][\w$]*)'? is not defined", message)
-    aliases = [connector_alias(item.name) for item in catalogue.connectors if item.state is not ConnectorState.GONE]
+    aliases = [item.namespace for item in catalogue.connectors if item.state is not ConnectorState.GONE]
     if found is None:
         return message
     near = difflib.get_close_matches(found[1], aliases, 3, 0.5)
@@ -81,7 +80,7 @@ def _collection(connector: Connector, collection: Collection) -> CollectionView:
         list=view(collection.list),
         search=view(collection.search),
         create=view(collection.create),
-        update=collection.update is not None,
+        update=view(collection.update),
         delete=view(collection.delete),
     )
 
@@ -108,5 +107,5 @@ def _binding(connector: Connector, binding: Binding) -> ReadBinding:
 def _schema(tool: Tool) -> _Schema:
     try:
         return msgspec.json.decode(tool.input_schema, type=_Schema)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return _Schema()

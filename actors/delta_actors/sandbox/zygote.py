@@ -42,6 +42,7 @@ PRELUDE = (
     "membrane.js",
     "connectors.js",
     "entities.js",
+    "overlay.js",
     "lists.js",
     "bridge.js",
 )

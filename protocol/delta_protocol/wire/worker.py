@@ -115,7 +115,7 @@ class CollectionView(msgspec.Struct, frozen=True):
     list: ReadBinding | None = None
     search: ReadBinding | None = None
     create: ReadBinding | None = None
-    update: bool = False
+    update: ReadBinding | None = None
     delete: ReadBinding | None = None
 
 

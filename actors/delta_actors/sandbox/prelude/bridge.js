@@ -14,7 +14,10 @@ function request(kind, connector, tool, argumentsText, fresh, ms, plan) {
   const promise = new Native.Promise((resolve, reject) => {
     mapSet(waiting, id, { resolve, reject, kind, stack, connector, tool, plan });
   });
-  if (kind === "read") reading++;
+  if (kind === "read") {
+    reading++;
+    noteUnlaid(connector);
+  }
   sent += (sent === "" ? "" : ",") + "[" + id + ',"' + kind + '",' + stringify(connector) + "," + stringify(tool) + "," + fresh + ","
     + argumentsText + "," + ms + "]";
   return promise;
@@ -50,7 +53,7 @@ function failure(error) {
   try {
     if (typeof error === "function") message = "thrown function";
     else if (isObject(error)) {
-      at = place(error.stack);
+      at = weakGet(places, error) ?? place(error.stack);
       try { name = text(error.name); } catch { name = "Error"; }
       try { message = text(error.message); } catch { message = "(unprintable)"; }
       if (hasOwn(error, "connector") && hasOwn(error, "tool")) kind = "host";
@@ -164,7 +167,7 @@ function start(program, source) {
   outcome = fatal = null;
   writes = [];
   forced = 0;
-  const kept = [waiting, notes, entities, created, placeholders, tokens];
+  const kept = [waiting, notes, entities, patches, unlaid, created, placeholders, tokens];
   for (let i = 0; i < kept.length; i++) mapClear(kept[i]);
   announced = hurried = false;
   shifts = settings.shifts;

@@ -87,35 +87,22 @@ function toolFunction(view, tool) {
     if (tool.fault) throw named("Invalid", label + " cannot be used: " + tool.fault);
     if (tool.effect === "off") throw named("Refused", label + " is switched off by the configuration");
     const value = argumentsOf(view, tool, given);
-    if (tool.effect === "write") {
-      return resolved(placeholder(plan(view, tool.name, encode(value, label + "'s arguments", true), "call").id, [], "result of " + label));
-    }
+    if (tool.effect === "write") return resolved(written(view, tool, encode(value, label + "'s arguments", true), label));
     return readTool(view, tool, value, label);
   };
 }
 function readTool(view, tool, value, label) {
   const holes = tool.effect === "ask";
   const encoded = encode(value, label + "'s arguments", holes);
-  const write = (at) => placeholder(plan(view, tool.name, encoded, "call", at).id, [], "result of " + label);
-  if (pendingWrites(view)) note("reads of " + view.alias + " by tool name show the state before this program's changes");
+  const write = (at) => written(view, tool, encoded, label, at);
   return promiseThen(request("read", view.name, tool.name, encoded, forced > 0, 0, write),
     (answer) => hasOwn(answer, "plan") ? answer.plan : overlaid(view, tool, value, answer.value));
 }
-function pendingWrites(view) {
-  for (let i = 0; i < writes.length; i++) if (writes[i].connector === view.name && writes[i].operation === "call") return true;
-  return false;
-}
-// A plain copy of a known entity as this program has it, where a tool by name reads one.
-function overlaid(view, tool, given, value) {
-  for (let i = 0; i < view.collections.length; i++) {
-    const collection = view.collections[i], binding = collection.get;
-    if (!binding || binding.tool !== tool.name || binding.many || binding.key === null || !hasOwn(given, binding.key)) continue;
-    const entity = mapGet(entities, identity(view, collection, given[binding.key]));
-    if (!entity) continue;
-    if (entity.deleted) throw named("NotFound", entity.label + " was deleted earlier in this program");
-    if (entity.seq && binding.result.length === 0) return decode(encode(entity.value, entity.label, true));
-  }
-  return value;
+// Plans exactly this call, lays it over later reads, and returns what stands for its result.
+function written(view, tool, encoded, label, at) {
+  const write = plan(view, tool.name, encoded, "call", at);
+  overlayCall(view, tool.name, write);
+  return placeholder(write.id, [], "result of " + label);
 }
 // Records a write call. Returns its record.
 function plan(view, tool, encoded, operation, at) {

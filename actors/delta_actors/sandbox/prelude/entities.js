@@ -5,7 +5,7 @@ function identity(view, collection, key) {
 function entityOf(view, collection, key, value) {
   return {
     view, collection, key, value, proxy: null, label: view.alias + "." + collection.name + " " + keyLabel(key), log: "", seq: 0, line: 0,
-    fields: new Native.Map(), sources: "", complete: true, deleted: false, dropped: new Native.Map(), created: null, keyField: collection.key, part: null,
+    fields: new Native.Map(), sources: "", complete: true, deleted: false, dropped: new Native.Map(), patched: new Native.Map(), claimed: new Native.Map(), created: null, keyField: collection.key, part: null,
   };
 }
 function keyLabel(key) {
@@ -24,16 +24,21 @@ function adopt(view, collection, key, value, id, path, complete) {
     entity.sources = sourceText(id, path);
     entity.proxy = wrap(value, { parent: null, key: null, entity });
     mapSet(entities, name, entity);
+    layKnown(entity);
   } else if (entity.deleted) {
     return entity;
   } else if (entity.seq === 0 && (complete || !entity.complete)) {
     refresh(entity.value, value);
+    mapClear(entity.patched);
+    layKnown(entity);
     entity.sources = sourceText(id, path);
     entity.complete = complete;
   } else if (complete && !entity.complete) {
     const keys = objectKeys(value);
     for (let i = 0; i < keys.length; i++) {
-      if (!hasOwn(entity.value, keys[i]) && !mapHas(entity.dropped, keys[i])) put(entity.value, keys[i], value[keys[i]]);
+      const kept = mapGet(entity.patched, keys[i]);
+      if (kept && !kept.own) mapSet(entity.patched, keys[i], { own: true, value: value[keys[i]] });
+      else if (!hasOwn(entity.value, keys[i]) && !mapHas(entity.dropped, keys[i])) put(entity.value, keys[i], value[keys[i]]);
     }
     entity.sources += "," + sourceText(id, path);
     entity.complete = true;
@@ -64,11 +69,14 @@ function collectionObject(view, collection) {
   if (collection.search) offer("search", (query) => listing(view, collection, collection.search, query));
   if (collection.create) offer("create", (value) => createEntity(view, collection, value));
   if (collection.update && collection.get) {
-    offer("update", (key, fields) => promiseThen(getEntity(view, collection, key), (entity) => {
-      const names = objectKeys(fields);
-      for (let i = 0; i < names.length; i++) entity[names[i]] = fields[names[i]];
-      return entity;
-    }));
+    offer("update", (key, fields) => {
+      const at = here();
+      return promiseThen(getEntity(view, collection, key), (entity) => standingAt(at, () => {
+        const names = objectKeys(fields);
+        for (let i = 0; i < names.length; i++) entity[names[i]] = fields[names[i]];
+        return entity;
+      }));
+    });
   }
   if (collection.delete) offer("delete", (key) => deleteEntity(view, collection, key));
   return sealed(owner, view, names, table);
@@ -93,6 +101,7 @@ function getEntity(view, collection, given, extra) {
   if (key === undefined || key === null) throw new Native.TypeError(owner + ".get needs a key: " + owner + ".get(" + collection.key + ")");
   const known = mapGet(entities, identity(view, collection, key));
   if (known) {
+    noteUnlaid(view.name);
     if (known.deleted) return reject(named("NotFound", known.label + " was deleted earlier in this program"));
     if (known.created || known.complete && forced === 0) return resolved(known.proxy);
   }
@@ -130,6 +139,11 @@ function createEntity(view, collection, given) {
     }
   }
   const write = plan(view, binding.tool, encode(call, owner + ".create's arguments", true), "create");
+  return resolved(newEntity(view, collection, write, initial, value).proxy);
+}
+// The entity that a planned creation will make.
+function newEntity(view, collection, write, initial, value) {
+  const binding = collection.create;
   const number = (mapGet(created, view.name + "\n" + collection.name)?.length ?? 0) + 1;
   const label = "new " + collection.noun + " " + number;
   const path = binding.many ? concat(binding.result, 0) : binding.result;
@@ -144,29 +158,23 @@ function createEntity(view, collection, given) {
   entity.proxy = wrap(value, { parent: null, key: null, entity });
   write.entity = entity;
   write.collection = collection.name;
-  write.initial = initial;
+  write.initial = initial ?? encode(value, label, true);
   mapSet(entities, identity(view, collection, key), entity);
   const list = mapGet(created, view.name + "\n" + collection.name);
   if (list) add(list, entity);
   else mapSet(created, view.name + "\n" + collection.name, [entity]);
-  return resolved(entity.proxy);
+  return entity;
 }
 function deleteEntity(view, collection, given) {
   const owner = view.alias + "." + collection.name, binding = collection.delete;
   let key = keyOfGiven(collection, given, binding);
   if (key === undefined || key === null) throw new Native.TypeError(owner + ".delete needs a key or an entity");
-  const name = identity(view, collection, key);
-  let entity = mapGet(entities, name);
+  const entity = mapGet(entities, identity(view, collection, key));
   if (entity?.deleted) throw named("NotFound", entity.label + " was already deleted in this program");
   const write = plan(view, binding.tool, encode(keyed(binding, key), owner + ".delete's arguments", true), "delete");
   write.collection = collection.name;
   write.key = encode(key, "the key", true);
-  if (!entity) {
-    entity = entityOf(view, collection, key, {});
-    mapSet(entities, name, entity);
-  }
-  entity.deleted = true;
-  write.entity = entity;
+  write.entity = vanish(view, collection, key);
   return resolved(undefined);
 }
 function entitiesText() {
@@ -178,7 +186,7 @@ function entitiesText() {
     let fields = "";
     mapEach(entity.fields, (_, name) => { fields += (fields === "" ? "" : ",") + stringify(fit(name)); });
     result += (result === "" ? "" : ",") + "[" + stringify(entity.view.name) + "," + stringify(entity.collection.name) + ","
-      + encode(entity.key, "the key", true) + ",[" + entity.sources + "]," + encode(entity.value, entity.label, true) + ",["
+      + encode(entity.key, "the key", true) + ",[" + entity.sources + "]," + encode(unpatched(entity), entity.label, true) + ",["
       + entity.log + "]," + entity.complete + ",[" + fields + "]," + entity.seq + "," + entity.line + "]";
   });
   return result;

@@ -58,10 +58,11 @@ function page(view, collection, binding, filter, value, seen) {
         continue;
       }
       const entity = adopt(view, collection, item[collection.key], item, answer.id, concat(binding.result, i), false);
-      if (!entity.deleted) add(items, entity.proxy);
+      if (!entity.deleted && !(changed(entity) && matches(entity.value, binding, filter) === false)) add(items, entity.proxy);
     }
     const next = nextPage(binding, value, answer.value, found.length, seen);
     if (next === null) addCreated(view, collection, binding, filter, items);
+    noteChanged(view, collection, binding, filter, items);
     return { items, next, count: found.length };
   });
 }
@@ -97,7 +98,7 @@ function addCreated(view, collection, binding, filter, items) {
   let missing = 0;
   for (let i = 0; i < list.length; i++) {
     if (list[i].deleted) continue;
-    const fits = matches(list[i].value, filter);
+    const fits = matches(list[i].value, binding, filter);
     if (fits === true) add(items, list[i].proxy);
     else if (fits === null) missing++;
   }
@@ -106,15 +107,30 @@ function addCreated(view, collection, binding, filter, items) {
       + " may be missing in a list, the filter can only be judged by the connector");
   }
 }
-function matches(value, filter) {
+// Entities that fit only since this program changed them are not in the connector's answer.
+function noteChanged(view, collection, binding, filter, items) {
+  if (!isObject(filter)) return;
+  mapEach(entities, (entity) => {
+    if (entity.view.name !== view.name || entity.collection.name !== collection.name || entity.created || entity.deleted) return;
+    if (!changed(entity) || matches(entity.value, binding, filter) !== true || arrayIndexOf(items, entity.proxy) >= 0) return;
+    note(entity.label + ", changed by this program, may be missing in a list");
+  });
+}
+const PAGING = ["limit", "per_page", "perpage", "page_size", "pagesize", "max_results", "maxresults", "first", "count", "page", "offset"];
+
+// true, false, or null where only the connector can judge.
+function matches(value, binding, filter) {
   if (filter === undefined) return true;
   if (!isObject(filter)) return null;
   const names = objectKeys(filter);
   for (let i = 0; i < names.length; i++) {
-    const wanted = filter[names[i]];
-    if (wanted === undefined) continue;
-    if (!hasOwn(value, names[i])) return null;
-    const has = value[names[i]];
+    const wanted = filter[names[i]], field = hasOwn(value, names[i]) ? names[i] : fieldOf(binding, names[i]);
+    if (wanted === undefined || names[i] === binding.cursor) continue;
+    if (!hasOwn(value, field)) {
+      if (arrayIndexOf(PAGING, toLower(names[i])) >= 0) continue;
+      return null;
+    }
+    const has = value[field];
     if (isObject(has) && weakHas(planned, has)) return null;
     const fits = isArray(has) ? !isObject(wanted) && arrayIndexOf(has, wanted) >= 0
       : isArray(wanted) ? arrayIndexOf(wanted, has) >= 0 : isObject(wanted) || isObject(has) ? null : has === wanted;

@@ -47,11 +47,13 @@ function record(value, key, op, encoded, start, remove) {
   const entity = found[0], path = key === undefined ? found[1] : concat(found[1], key);
   if (entity.deleted) throw named("Refused", entity.label + " was deleted earlier in this program");
   if (++recorded > MAX_MUTATIONS) throw crossed("mutations", "the program recorded more than " + MAX_MUTATIONS + " changes");
-  if (entity.seq === 0) {
-    entity.seq = nextSequence();
-    entity.line = at[0];
-  }
-  entity.log += (entity.log === "" ? "" : ",") + '["' + op + '",' + stringify(path) + "," + encoded + "," + start + "," + remove + "," + at[0] + "]";
+  if (entity.patched.size && path.length) claim(entity, path[0], at);
+  if (entity.seq === 0) entity.seq = nextSequence();
+  if (entity.line === 0) entity.line = at[0];
+  logged(entity, op, path, encoded, start, remove, at[0]);
+}
+function logged(entity, op, path, encoded, start, remove, line) {
+  entity.log += (entity.log === "" ? "" : ",") + '["' + op + '",' + stringify(path) + "," + encoded + "," + start + "," + remove + "," + line + "]";
 }
 function touchAll(target) {
   const home = weakGet(homes, target);

@@ -30,6 +30,22 @@ function place(stack) {
   const raw = rawPlace(stack);
   return [raw[0], raw[0] ? original(raw[0], raw[1]) : 0];
 }
+let standing = [0, 0]; // where the call was made that goes on in a promise job, which has no frame of the program's
 function here() {
-  return place(new Native.Error().stack);
+  const at = place(new Native.Error().stack);
+  return at[0] ? at : standing;
+}
+function standingAt(at, act) {
+  standing = at;
+  try {
+    return act();
+  } finally {
+    standing = [0, 0];
+  }
+}
+// Errors that come to light later than what is wrong know its place from here.
+const places = new Native.WeakMap();
+function located(error, at) {
+  if (at[0]) weakSet(places, error, at);
+  return error;
 }
