@@ -79,16 +79,19 @@ async def test_a_cancelled_program_without_calls_ends(home: Path) -> None:
                 assert "3" in text_of(await client.call("delta_read", code="return 3"))
 
 
-async def test_a_write_in_flight_is_never_cut(home: Path) -> None:
+async def test_a_write_in_flight_is_never_cut_and_a_cancelled_apply_is_taken_back(home: Path) -> None:
     probe = Probe(home / "probe")
-    probe.put(a="before")
+    probe.put(a="before", b="before")
+    code = 'for (const id of ["a", "b"]) { const i = await probe.item.get(id); i.value = "after"; }'
     with running(home, "version = 1\n" + probe.config("--write-seconds", "2")) as stack:
         async with open_relay(stack) as client:
             async with trio.open_nursery() as nursery:
-                code = 'const i = await probe.item.get("a"); i.value = "after";'
                 nursery.start_soon(lambda: client.call("delta", code=code))
                 await trio.to_thread.run_sync(lambda: probe.wait(lambda p: bool(p.events("call", "update_item"))))
                 nursery.cancel_scope.cancel()
-            await trio.to_thread.run_sync(lambda: probe.wait(lambda p: bool(p.events("done", "update_item"))))
-            assert probe.events("cancelled", "update_item") == []
-            await trio.to_thread.run_sync(lambda: probe.wait(lambda p: p.items()["a"] == "before"))
+            await trio.to_thread.run_sync(lambda: probe.wait(lambda p: len(p.events("done", "update_item")) == 2))
+    assert probe.events("cancelled", "update_item") == []
+    written = [event["arguments"] for event in probe.events("done", "update_item")]
+    assert [each["value"] for each in written] == ["after", "before"]
+    assert written[0]["id"] == written[1]["id"], "the second was never begun, the first was taken back"
+    assert probe.items() == {"a": "before", "b": "before"}
