@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 import tempfile
 from collections.abc import Callable
@@ -15,12 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delta_actors.runtime import System, greeting, open_actors
+from delta_actors.runtime.current import NOTHING
 from delta_actors.runtime.schema import schema_of
+from delta_protocol.errors import ActorCrashed
 from delta_protocol.framing import MAX_FRAME, FrameReader, FrameWriter
-from delta_protocol.wire.envelope import AnswerUp, Ask, Cancel, More, Tell, body
+from delta_protocol.wire.envelope import ITEM_WINDOW, AnswerUp, Ask, Cancel, Down, More, Tell, body
 from delta_protocol.wire.hello import Hello, Unwelcome, Welcome
-from delta_protocol.wire.message import Role
-from tests.runtime.actors import ASKS, CREDIT, FRONT, INBOX, WORKER, Echo, FrontActor, Sleep, WorkerActor, config
+from delta_protocol.wire.message import Item, Role
+from tests.runtime.actors import ASKS, CREDIT, FRONT, INBOX, WORKER, Echo, FrontActor, Sleep, Words, WorkerActor, config
 
 SCHEMA = schema_of(INBOX, WorkerActor.items)
 ADMITTED = Role.TRANSPORT
@@ -168,6 +171,29 @@ async def test_a_call_number_used_twice_breaks_the_link(tmp_path: Path) -> None:
         twice = frames(Ask(1, 0, body(Sleep("s", 60))), Ask(1, 0, body(Sleep("s", 60))))
         assert await greeted(system, twice) != b"open"
         await still_serves(system)
+
+
+async def test_items_that_nobody_took_are_bounded_by_the_window() -> None:
+    ours, theirs = socket.socketpair()
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
+
+    async def flood() -> None:
+        await stream.receive_some()
+        await stream.send_all(frames(Welcome(WORKER, 1, CREDIT, SCHEMA.digest)))
+        await stream.receive_some()
+        await stream.send_all(frames(*(Down(1, body(Words("more"))) for _ in range(ITEM_WINDOW + 2))))
+
+    async def busy(_: Item) -> None:
+        await link.closed.wait()
+
+    async with stream, trio.open_nursery() as nursery:
+        nursery.start_soon(flood)
+        with trio.fail_after(20):
+            me = greeting.Identity(ADMITTED)
+            link = await greeting.greet(ours, me=me, callee=WORKER, token=b"", schema=SCHEMA)
+            nursery.start_soon(link.serve)
+            with pytest.raises(ActorCrashed, match="more than 16 items"):
+                await link.ask(Echo(b"x"), NOTHING, listener=busy)
 
 
 def in_a_system(check: Callable[[System], object]) -> None:

@@ -25,6 +25,7 @@ from delta_protocol.errors import (
     from_failure,
 )
 from delta_protocol.wire.envelope import (
+    ITEM_WINDOW,
     AnswerUp,
     Ask,
     Cancel,
@@ -285,6 +286,8 @@ class CallerLink:
         if call is None:
             return
         if call.listens:
+            if len(call.inbox) >= ITEM_WINDOW:
+                raise ProtocolViolation(f"{self.callee} sent more than {ITEM_WINDOW} items that nobody took yet")
             call.take(envelope)
             return
         if isinstance(envelope, QuestionDown):
