@@ -59,11 +59,10 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a life ended. `clean`: by itself with code 0. `cause` is for people. `ready_for` is seconds of service."""
+    """How a life ended. `clean`: by itself with code 0. `cause` is for people."""
 
     clean: bool
     cause: str
-    ready_for: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,6 @@ class Incarnation:
         self._fault = ""
         self._stuck = False
         self._heard = trio.Event()
-        self._ready_since: float | None = None
         self.number = number
         self.state = State.STARTING
         self.process: Process | None = None
@@ -113,7 +111,7 @@ class Incarnation:
                 self.process = await self._given.zygote.spawn(str(self._child.role), descriptors)
         except DeltaError as error:
             ours.close()
-            return Exit(False, error.message, 0.0)
+            return Exit(False, error.message)
         except BaseException:
             ours.close()
             raise
@@ -126,9 +124,8 @@ class Incarnation:
                 await self.process.wait()
             self.process.close()
             self._set(State.EXITED)
-        served = 0.0 if self._ready_since is None else trio.current_time() - self._ready_since
         cause = f"{ended.describe()}: {self._fault}" if self._fault else ended.describe()
-        return Exit(ended.clean and not self._fault, cause, served)
+        return Exit(ended.clean and not self._fault, cause)
 
     async def _lived(self, ours: socket.socket) -> Ended:
         assert self.process is not None
@@ -163,15 +160,15 @@ class Incarnation:
     async def _started(self, control: Control) -> bool:
         child, given = self._child, self._given
         start = Start(
-            child.role,
-            self.number,
-            given.config,
-            str(given.state_dir),
-            str(given.runtime_dir),
-            ("link", *child.sockets),
-            child.grants,
-            child.admissions,
-            child.factory,
+            role=child.role,
+            incarnation=self.number,
+            config=given.config,
+            state_dir=str(given.state_dir),
+            runtime_dir=str(given.runtime_dir),
+            sockets=("link", *child.sockets),
+            grants=child.grants,
+            admissions=child.admissions,
+            factory=child.factory,
         )
         try:
             with trio.fail_after(self._settings.start_timeout):
@@ -186,7 +183,7 @@ class Incarnation:
             self._fault = error.message
             return False
         self.addresses = started.addresses
-        self._ready_since = self.last_heartbeat = trio.current_time()
+        self.last_heartbeat = trio.current_time()
         self._set(State.READY)
         return True
 

@@ -30,11 +30,6 @@ class Caller:
         self._doing = ""
         self._count = 0
 
-    @property
-    def remaining(self) -> float:
-        """Seconds until the deadline, at least 0."""
-        return max(0.0, self.deadline - trio.current_time())
-
     async def listen(self, item: Item) -> Item | None:
         """Pass progress on to the client, and a connector's question with its answer back."""
         if isinstance(item, Progress):

@@ -48,14 +48,14 @@ class Programs:
         if catalogue is None:
             return _late("a connector that the program names was still starting; nothing was run")
         begin = Begin(
-            caller.conversation,
-            code,
-            _options(catalogue, dry_run=dry_run),
-            catalogue.number,
-            int(time.time() * 1000),
-            secrets.randbits(32),
-            again,
-            dry_run,
+            conversation=caller.conversation,
+            code=code,
+            options=_options(catalogue, dry_run=dry_run),
+            catalogue=catalogue.number,
+            frozen_time=int(time.time() * 1000),
+            seed=secrets.randbits(32),
+            again=again,
+            dry_run=dry_run,
         )
         begun = await self._journal.ask(begin, nowait=True)
         if begun.repeated is not None:

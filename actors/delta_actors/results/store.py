@@ -70,7 +70,7 @@ class ResultStore:
             os.close(directory)
         self._kept.append(_Kept(folder, name, len(value), time.time()))
         self._total += len(value)
-        return StoredResult(name, len(value))
+        return StoredResult(name)
 
     def load(self, principal: str, result: str) -> bytes:
         """Return a value of this principal. Raises `Invalid` for what is no id, `NotFound` for what is not kept."""

@@ -56,7 +56,6 @@ class ServedCall:
         self.inherited = inherited
         self.deadline = deadline
         self.keep = False
-        self.over = False
         self.scope: trio.CancelScope | None = None
         self._lost: trio.Event | None = None
         self._cancel_requested = False

@@ -198,7 +198,6 @@ class CalleeLink:
     def finish(self, call: ServedCall, answer: Reply | Fail | None) -> None:
         """The handler has ended: give the credit back, with the reply unless the call was cancelled."""
         self._calls.pop(call.id, None)
-        call.over = True
         if call.cancelled or answer is None:
             self._counters.cancelled += 1
             self.channel.post_control(Credit(1))

@@ -44,8 +44,6 @@ class Named(NamedTuple):
     tool: str
     role: str
     noun: tuple[str, ...]
-    plural: bool
-    """Whether the name has the noun in the plural, or says `list`."""
 
 
 def shared_prefix(tools: Iterable[str]) -> str | None:
@@ -74,10 +72,9 @@ def take_apart(tool: str, prefix: str | None) -> Named | None:
         return None
     noun = [*before, *rest]
     last = singular(noun[-1])
-    plural = listed or (bool(rest) and last != noun[-1])
-    if role == "get" and plural:
+    if role == "get" and (listed or (rest and last != noun[-1])):
         role = "list"
-    return Named(tool, role, (*noun[:-1], last), plural)
+    return Named(tool, role, (*noun[:-1], last))
 
 
 def families(tools: Iterable[str]) -> dict[tuple[str, ...], list[Named]]:

@@ -29,10 +29,6 @@ class Shape:
         """Whether the parameter takes one string or number."""
         return schemas.is_scalar(self.parameters.get(parameter, schemas.EMPTY), self.input_root)
 
-    def is_list(self, parameter: str) -> bool:
-        """Whether the parameter takes an array."""
-        return schemas.is_a("array", self.parameters.get(parameter, schemas.EMPTY), self.input_root)
-
     def entity(self, is_one: Callable[[Iterable[str]], bool]) -> tuple[Path, Entity] | None:
         """Return where in the decoded output the one entity is, and its fields: the output itself, or its only member
         that is an object. None where the output schema does not show it."""

@@ -12,7 +12,6 @@ class StoredResult(msgspec.Struct, frozen=True, array_like=True):
     """`id` is `r_` and 12 base32 characters."""
 
     id: str
-    size: int
 
 
 class StoreResult(Request[StoredResult], frozen=True):
