@@ -1,11 +1,9 @@
 """The registry: owns the connectors (their processes and sessions) and the catalogue made of what they list.
 
 Messages: `delta_protocol.wire.registry`. Transport, sandbox and the operator may read and look; a write is taken from
-the
-journal's link alone. It asks auth, nobody else. Its file is `registry/catalogue.json` in the state directory.
+the journal's link alone. It asks auth, nobody else. Its file is `registry/catalogue.json` in the state directory.
 `actor` answers messages; `book` keeps the numbered snapshots; `memory` is the file; `upstream` is one connector with
-its
-sessions (`session`); `calls` turns what a connector did with a call into an outcome; `profiles/` says what is known
+its sessions (`session`); `calls` turns what a connector did with a call into an outcome; `profiles/` says what is known
 about some servers beforehand.
 """
 

@@ -32,9 +32,9 @@ class Book:
     """All connectors as the catalogue knows them.
 
     A snapshot's number stands for its contents: tools, collections, effects, modes. `state` and `detail` are health:
-    the
-    newest snapshot shows them as they are now, and what a start changes in them makes no new number. Losing a connector
-    and getting it back does, so that it is told; so does the first failure of one of which nothing is known yet.
+    the newest snapshot shows them as they are now, and what a start changes in them makes no new number. Losing a
+    connector and getting it back does, so that it is told; so does the first failure of one of which nothing is known
+    yet.
     """
 
     def __init__(self, config: StackConfig, memory: Memory, known: Sequence[Profile], now: float) -> None:

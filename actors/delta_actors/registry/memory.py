@@ -1,8 +1,7 @@
 """What the registry remembers over restarts: the order tools were first seen in, their last definitions, and eras.
 
 One JSON file, replaced atomically, mode 0600. A file that a newer program wrote is refused; one that cannot be read is
-put
-aside and the registry begins anew, since everything in it can be learned again.
+put aside and the registry begins anew, since everything in it can be learned again.
 """
 
 from __future__ import annotations

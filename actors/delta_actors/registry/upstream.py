@@ -114,8 +114,7 @@ class Upstream:
 
     async def write(self, tool: str, arguments: Json, call: Call) -> ToolReply:
         """Make a call once. From when it is sent nothing cuts it: if its caller stops waiting, it goes on by itself,
-        for
-        the connector's `call_timeout` at most, and its outcome is unknown to the caller.
+        for the connector's `call_timeout` at most, and its outcome is unknown to the caller.
 
         Raises `Overloaded` where the connector's queue is full.
         """

@@ -33,8 +33,7 @@ def remembered(known: Sequence[Json], listed: Sequence[Json]) -> tuple[tuple[Jso
     """Return the definitions in first-seen order, newest text of each, and the names that are no longer listed.
 
     Both are upstream tool objects. An entry without a name is kept out (`build` never sees it); of two with one name
-    the
-    first counts.
+    the first counts.
     """
     order: dict[str, Json] = {name: text for text in known if (name := name_of(text))}
     fresh: dict[str, Json] = {}

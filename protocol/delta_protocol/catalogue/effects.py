@@ -1,8 +1,7 @@
 """Read or write? Every tool gets an effect and the reason for it (three-tools 4, plan-apply-undo 5.4).
 
 The first that answers decides: the user's configuration; a shipped profile; argument rules; the tool's annotations,
-unless
-its connector is not trusted or its name contradicts them; the verb of its name; else it writes.
+unless its connector is not trusted or its name contradicts them; the verb of its name; else it writes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Collections that a profile or the user's configuration maps by hand (three-tools 5).
 
 Each operation is checked against the tool it names: a parameter that is not there makes the operation a fault that is
-told
-in words, and is left out.
+told in words, and is left out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Schemas in a compact TypeScript-like notation.
 
-A parameter without a type is a string. ``open|closed`` is a choice of those strings, ``x?`` may be left out, ``x[]``
-is an
-array of strings, ``{a, b?}`` an object. Only keyword positions are walked and references are followed to a bounded
+A parameter without a type is a string. ``open|closed`` is a choice of those strings, ``x?`` may be left out, ``x[]`` is
+an array of strings, ``{a, b?}`` an object. Only keyword positions are walked and references are followed to a bounded
 depth.
 """
 

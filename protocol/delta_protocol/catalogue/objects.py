@@ -1,10 +1,9 @@
 """Collections, found in a connector's listing (three-tools 5, plan-apply-undo 5.7).
 
 A wrong guess is worse than none. A collection is inferred only where the reader of one entity says, in its output
-schema,
-what an entity looks like; each further operation is bound only where its parameters and its output leave no second
-reading. Everything else stays a plain tool; the user's configuration and shipped profiles say what the listing does
-not.
+schema, what an entity looks like; each further operation is bound only where its parameters and its output leave no
+second reading. Everything else stays a plain tool; the user's configuration and shipped profiles say what the listing
+does not.
 """
 
 from __future__ import annotations
@@ -97,8 +96,7 @@ def _only(names: Sequence[str], shapes: Mapping[str, Shape]) -> Shape | None:
 
 def entity_key(parameter: str, noun: Sequence[str], fields: Iterable[str]) -> str | None:
     """Return the entity's field that the reader's parameter is the value of: the same name, or the parameter without
-    the
-    noun in front (`ticket_id`, `ticketId` -> `id`); only names that keys have."""
+    the noun in front (`ticket_id`, `ticketId` -> `id`); only names that keys have."""
     names = set(fields)
     plain = parameter.replace("_", "").lower()
     for prefix in ("".join(noun), noun[-1]):

@@ -1,8 +1,7 @@
 """What is known about a server beforehand: effects and collections that cannot be inferred from its listing.
 
 A profile is data. It counts only where the server calls itself by the profile's name, and each part of it only where
-the
-tool it speaks about still has the parameters it speaks about; what does not fit any more is left out, never forced.
+the tool it speaks about still has the parameters it speaks about; what does not fit any more is left out, never forced.
 """
 
 from __future__ import annotations

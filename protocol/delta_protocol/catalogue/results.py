@@ -17,11 +17,9 @@ def decoded(call_tool_result: Json) -> Json:
     """Return the value of a CallToolResult: the one form that programs, plans and the journal use.
 
     Structured content if there is any (a lone ``{"result": x}`` is x); else the one text that is a JSON object or
-    array;
-    else the texts, joined, as a JSON string. Blocks that are not text come as handles that describe them, beside the
-    text:
-    ``{"text", "blocks": [{"type", "mimeType", "bytes", "sha256"}]}``.
-    Raises `Invalid` if the result is not JSON.
+    array; else the texts, joined, as a JSON string. Blocks that are not text come as handles that describe them, beside
+    the text: ``{"text", "blocks": [{"type", "mimeType", "bytes", "sha256"}]}``. Raises `Invalid` if the result is not
+    JSON.
     """
     result = _mapping(exact_json.decode(call_tool_result, what="tool result"))
     if "structuredContent" in result:

@@ -1,6 +1,5 @@
 """Looking into JSON Schemas: parameters, fields, local references. Only keyword positions are walked, so a property
-that
-is called `type` or `properties` is a property (acceptance 19); nothing is ever fetched (acceptance 16)."""
+that is called `type` or `properties` is a property (acceptance 19); nothing is ever fetched (acceptance 16)."""
 
 from __future__ import annotations
 

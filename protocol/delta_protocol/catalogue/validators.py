@@ -1,8 +1,7 @@
 """Compiled JSON Schemas (acceptance 16, 21; protocol 1.15).
 
-2020-12 unless ``$schema`` says otherwise. A schema that its own dialect does not accept is tried in the older ones
-that real
-servers mix in (draft-07, then draft-04). References stay within the document: nothing is fetched.
+2020-12 unless ``$schema`` says otherwise. A schema that its own dialect does not accept is tried in the older ones that
+real servers mix in (draft-07, then draft-04). References stay within the document: nothing is fetched.
 """
 
 from __future__ import annotations
