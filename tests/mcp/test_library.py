@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from delta_actors.mcp import DeltaServer, RequestContext
+from delta_actors.mcp.functions import FunctionTools
 from tests.mcp.samples import Log, modern, sample_server, served
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,6 +89,6 @@ def test_a_tool_takes_named_parameters_and_its_name_once() -> None:
 
 
 def test_a_server_with_a_source_takes_no_functions() -> None:
-    source = sample_server(Log()).executor.tools
+    source = FunctionTools()
     with pytest.raises(TypeError):
         DeltaServer("s", "1", tools=source).tool()

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import trio
 
+from delta_actors.mcp.session_state import SessionState
 from delta_protocol.jsonrpc import Json
 from delta_protocol.mcp import outgoing
 from delta_protocol.mcp.errors import ClientCannot
 from delta_protocol.mcp.incoming import IncomingCall
+from delta_protocol.mcp.levels import Level, reaches
+from delta_protocol.mcp.questions import Question, for_era
 from delta_protocol.mcp.types import ToolDefinition, ToolResult, needed_capability
 from delta_protocol.mcp.versions import QUESTIONS, Era
 from delta_protocol.wire.message import Principal
 
-Asker = Callable[[str, Json], Awaitable[Json]]
-"""Puts a question to the client and returns its result; raises `RpcError` when the client answered with an error."""
+Asker = Callable[[Sequence[Question]], Awaitable[Sequence[Json]]]
+"""Puts questions to the client and returns its results in their order; raises `RpcError` for an error it answered."""
 
 
 class Channel(Protocol):
@@ -31,7 +34,8 @@ class RequestContext:
     """One request, from acceptance to its answer. Handlers run in a cancel scope that ends at `deadline` (trio time).
 
     `conversation` groups requests: the legacy session, the stdio process, or in the modern era whatever the transport
-    derives. `request` is unique within this server's process.
+    derives. `request` is unique within this server's process. `session` is what a legacy client set for its session; a
+    modern request has one of its own.
     """
 
     def __init__(
@@ -44,6 +48,8 @@ class RequestContext:
         request: str,
         principal: Principal,
         deadline: float,
+        session: SessionState,
+        logs: bool,
     ) -> None:
         self._call = call
         self._channel = channel
@@ -54,6 +60,8 @@ class RequestContext:
         self.request = request
         self.principal = principal
         self.deadline = deadline
+        self.session = session
+        self._logs = logs
 
     @property
     def era(self) -> Era:
@@ -100,22 +108,47 @@ class RequestContext:
         self._last_progress = progress
         await self._channel.notify(outgoing.progress_notification(token, progress, total, message))
 
-    async def ask_client(self, method: str, params: Json = b"{}") -> Json:
+    def would_log(self, level: Level) -> bool:
+        """Whether `log` would send a message of that level."""
+        if not self._logs or not self._open:
+            return False
+        threshold = self.session.log_level if self.era == "legacy" else self._call.log_level
+        return threshold is not None and reaches(level, threshold)
+
+    async def log(self, level: Level, data: Any, logger: str = "") -> None:  # noqa: ANN401 - any JSON value
+        """Send the client a log message, if it wants that level. `data` is text or any JSON value, without secrets."""
+        if self.would_log(level):
+            await self._channel.notify(outgoing.log_notification(level, data, logger))
+        else:
+            await trio.lowlevel.checkpoint()
+
+    async def ask_client(self, method: str, params: Json = b"{}", *, key: str = "") -> Json:
         """Ask the client (`elicitation/create`, `sampling/createMessage`, `roots/list`) and return its result.
+
+        See `ask`, which takes ready-made questions and several at once.
+        """
+        return (await self.ask(Question(method, params, key)))[0]
+
+    async def ask(self, *questions: Question) -> Sequence[Json]:
+        """Ask the client all of `questions` at once and return its results in the same order.
 
         In the modern era the call ends with `input_required` and the handler runs again from its start once the answer
         is there; then this returns it at once. So a handler must not act before its last question (spec 1.19).
 
         Raises `ClientCannot` at once where the client did not declare it, `RpcError` where it answered with an error.
         """
-        if method not in QUESTIONS:
-            raise ClientCannot(method, "a server may not ask this")
-        needed = needed_capability(method, params)
-        if needed not in self.client_capabilities:
-            raise ClientCannot(method, f"the client did not declare {needed}", needed)
+        for question in questions:
+            self._check(question)
         if self._ask is None:
-            raise ClientCannot(method, "this connection has no way back to the client")
-        return await self._ask(method, params)
+            raise ClientCannot(questions[0].method, "this connection has no way back to the client")
+        return await self._ask([for_era(question, self.era) for question in questions])
+
+    def _check(self, question: Question) -> None:
+        if question.method not in QUESTIONS:
+            raise ClientCannot(question.method, "a server may not ask this")
+        needed = needed_capability(question.method, question.params)
+        if needed not in self.client_capabilities:
+            raise ClientCannot(question.method, f"the client did not declare {needed}", needed)
 
     def answer_by(self, ask: Asker) -> None:
         """Have questions answered by `ask` from now on."""

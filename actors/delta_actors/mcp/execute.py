@@ -13,13 +13,16 @@ from dataclasses import dataclass, field
 import msgspec
 import trio
 
-from delta_actors.mcp.context import Asker, Channel, RequestContext, ToolSource
+from delta_actors.mcp.context import Asker, Channel, RequestContext
+from delta_actors.mcp.methods import Method, Methods
+from delta_actors.mcp.session_state import SessionState
 from delta_protocol.errors import DeadlineExceeded, DeltaError, Overloaded
-from delta_protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Json, encode_error, encode_result
+from delta_protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Json, encode_error, encode_result
 from delta_protocol.mcp import errors, outgoing
 from delta_protocol.mcp.errors import ClientCannot, RpcError
-from delta_protocol.mcp.incoming import IncomingCall, decode_member
+from delta_protocol.mcp.incoming import IncomingCall
 from delta_protocol.mcp.outgoing import ServerIdentity
+from delta_protocol.mcp.questions import Question
 from delta_protocol.mcp.rounds import LIFETIME, read_rounds
 from delta_protocol.mcp.types import ToolResult, capability_object
 from delta_protocol.wire.message import Principal
@@ -40,16 +43,17 @@ class Answer:
 
 @dataclass(slots=True)
 class Executor:
-    """Answers requests of both eras from one tool source.
+    """Answers requests of both eras by one table of methods. `logs`: whether handlers' log messages are sent.
 
     Between requests it keeps only which sealed states were used. `state_key` seals them: with the same key, another
     server can go on with a request that this one began.
     """
 
     identity: ServerIdentity
-    tools: ToolSource
+    methods: Methods
     deadline: float
     state_key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    logs: bool = True
     _redeemed: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
@@ -62,8 +66,11 @@ class Executor:
         conversation: str,
         *,
         started: float | None = None,
+        session: SessionState | None = None,
     ) -> Answer:
         """Return the response to `call`, whose deadline counts from `started` (trio time; now if None).
+
+        `session` is what a legacy client set so far.
 
         Raises nothing but cancellation.
         """
@@ -75,13 +82,16 @@ class Executor:
             request=f"{conversation}:{next(self._numbers)}",
             principal=principal,
             deadline=(trio.current_time() if started is None else started) + self.deadline,
+            session=SessionState() if session is None else session,
+            logs=self.logs,
         )
         try:
             with trio.fail_at(context.deadline):
-                if call.era == "modern" and call.method == "tools/call":
-                    result = await self._run_rounds(call, context)
+                method = self.methods.find(call)
+                if method.asks and call.era == "modern":
+                    result = await self._run_rounds(method, call, context)
                 else:
-                    result = await self._dispatch(call, context)
+                    result = await method.serve(call, context)
             return Answer(encode_result(call.id, outgoing.shape(self.identity, call.era, call.method, result)))
         except trio.TooSlowError:
             late = RpcError(errors.DEADLINE_EXCEEDED, f"{call.method} did not finish within {self.deadline:g} s")
@@ -91,27 +101,27 @@ class Executor:
         finally:
             context.close()
 
-    async def _run_rounds(self, call: IncomingCall, context: RequestContext) -> Json:
+    async def _run_rounds(self, method: Method, call: IncomingCall, context: RequestContext) -> Json:
         """Run the handler as far as its first question without an answer (spec 1.8)."""
         now = time.time()
         rounds = read_rounds(self.state_key, call, context.principal.id, now)
         self._redeem(rounds.nonce, now)
         with trio.CancelScope() as asking:
 
-            async def ask(method: str, params: Json) -> Json:
-                answer = rounds.take(method, params)
-                if answer is None:
+            async def ask(questions: Sequence[Question]) -> Sequence[Json]:
+                answers = rounds.take(questions)
+                if answers is None:
                     asking.cancel()
                     await trio.sleep_forever()
                     raise AssertionError("not reached")
                 await trio.lowlevel.checkpoint()
-                return answer
+                return answers
 
             context.answer_by(ask)
             try:
-                return await self._dispatch(call, context)
+                return await method.serve(call, context)
             except Exception:
-                if rounds.question is None:
+                if not asking.cancel_called:
                     raise
         return rounds.result(self.state_key, call, context.principal.id, now)
 
@@ -126,33 +136,6 @@ class Executor:
         if nonce in self._redeemed:
             raise RpcError(INVALID_PARAMS, "requestState was used already; call again without it")
         self._redeemed[nonce] = now
-
-    async def _dispatch(self, call: IncomingCall, context: RequestContext) -> Json:
-        match (call.method, call.era):
-            case ("tools/list", _):
-                if decode_member(call.params, "cursor") is not None:
-                    raise RpcError(INVALID_PARAMS, "tools/list: unknown cursor; the list has one page")
-                return outgoing.tools_result(await self.tools.list_tools(context))
-            case ("tools/call", _):
-                return await self._call_tool(call, context)
-            case ("server/discover", "modern"):
-                return outgoing.discover_result(self.identity)
-            case ("ping", "legacy"):
-                return b"{}"
-            case _:
-                raise RpcError(METHOD_NOT_FOUND, f"Method not found: {call.method}")
-
-    async def _call_tool(self, call: IncomingCall, context: RequestContext) -> Json:
-        name = call.text("name")
-        if name is None:
-            raise RpcError(INVALID_PARAMS, "tools/call: name is missing")
-        arguments = bytes(call.params["arguments"]) if "arguments" in call.params else b"{}"
-        if arguments == b"null":
-            arguments = b"{}"
-        if not arguments.startswith(b"{"):
-            raise RpcError(INVALID_PARAMS, "tools/call: arguments must be an object")
-        result = await self.tools.call_tool(name, arguments, context)
-        return result if isinstance(result, bytes) else result.to_json()
 
 
 def error_answer(call: IncomingCall, error: RpcError, retry_after: float | None = None) -> Answer:

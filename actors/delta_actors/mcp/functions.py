@@ -1,7 +1,8 @@
-"""Plain functions as tools: the schema comes from the signature, arguments are checked against it."""
+"""Plain functions as tools: the schemas come from the signature, arguments are checked against them."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import typing
 from collections.abc import Callable, Sequence
@@ -11,32 +12,81 @@ from typing import Any
 import msgspec
 
 from delta_actors.mcp.context import RequestContext
-from delta_protocol.jsonrpc import Json
-from delta_protocol.mcp.errors import UnknownTool
-from delta_protocol.mcp.types import TextContent, ToolDefinition, ToolResult
+from delta_actors.mcp.signatures import Signature, each, json_schema, name_of, read_signature
+from delta_protocol.errors import Invalid
+from delta_protocol.jsonrpc import INTERNAL_ERROR, Json
+from delta_protocol.mcp.errors import RpcError, UnknownTool
+from delta_protocol.mcp.mirrors import Mirror, find_mirrors
+from delta_protocol.mcp.types import (
+    AudioContent,
+    Block,
+    EmbeddedResource,
+    Icon,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    ToolDefinition,
+    ToolResult,
+)
+
+_BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOptions:
+    """What a tool says of itself beyond its function. None or empty: from the function, or not said.
+
+    `input_schema` and `output_schema` are shown as given and checked; the function then names only the arguments it
+    wants. `meta` goes into the definition's `_meta`.
+    """
+
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+    input_schema: Json | None = None
+    output_schema: Json | None = None
+    icons: tuple[Icon, ...] = ()
+    meta: Json | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionTool:
-    """One function, its arguments as a Struct type, and the parameter that takes the `RequestContext`."""
+    """One function as a tool. `given_input` and `given_output`: schemas to check against, beyond the signature."""
 
     definition: ToolDefinition
-    function: Callable[..., Any]
-    arguments: type[msgspec.Struct]
-    context: str | None
+    signature: Signature
+    mirrors: tuple[Mirror, ...]
+    given_input: Json | None
+    given_output: Json | None
 
     async def call(self, arguments: Json, context: RequestContext) -> ToolResult:
-        """Run the function. Arguments that do not fit become a result with `isError`, which a model can correct."""
+        """Run the function. Arguments that do not fit become a result with `isError`, which a model can correct.
+
+        Raises `RpcError` -32603 where the result does not fit the output schema.
+        """
         try:
-            values = msgspec.structs.asdict(msgspec.json.decode(arguments, type=self.arguments))
-        except (msgspec.DecodeError, RecursionError) as error:
+            if self.given_input is not None:
+                _check(self.given_input, arguments)
+            values = self.signature.from_json(arguments)
+        except (msgspec.DecodeError, RecursionError, Invalid) as error:
             return ToolResult.text(f"{self.definition.name}: {error}", is_error=True)
-        if self.context is not None:
-            values[self.context] = context
-        returned = self.function(**values)
-        if inspect.isawaitable(returned):
-            returned = await returned
-        return _result(returned)
+        result = _result(await self.signature.call(values, context))
+        if self.given_output is not None and not result.is_error:
+            self._check_output(self.given_output, result)
+        return result
+
+    def _check_output(self, schema: Json, result: ToolResult) -> None:
+        try:
+            if result.structured is None:
+                raise Invalid("there is no structured content")
+            _check(schema, result.structured)
+        except Invalid as error:
+            name = self.definition.name
+            raise RpcError(INTERNAL_ERROR, f"{name}: the result breaks its output schema: {error}") from None
 
 
 class FunctionTools:
@@ -52,6 +102,15 @@ class FunctionTools:
             raise ValueError(f"there is already a tool called {name!r}")
         self._tools[name] = tool
 
+    def remove(self, name: str) -> None:
+        """Remove a tool. Raises `KeyError` where there is none of that name."""
+        del self._tools[name]
+
+    def mirrors(self, name: str) -> Sequence[Mirror]:
+        """Return the tool's arguments that are repeated in headers."""
+        tool = self._tools.get(name)
+        return () if tool is None else tool.mirrors
+
     async def list_tools(self, context: RequestContext) -> Sequence[ToolDefinition | Json]:  # noqa: ARG002 - ToolSource
         """Return the definitions."""
         return [tool.definition for tool in self._tools.values()]
@@ -64,47 +123,48 @@ class FunctionTools:
         return await tool.call(arguments, context)
 
 
-def function_tool(
-    function: Callable[..., Any],
-    *,
-    name: str | None,
-    title: str | None,
-    description: str | None,
-    annotations: Json | None,
-) -> FunctionTool:
+def function_tool(function: Callable[..., Any], options: ToolOptions) -> FunctionTool:
     """Return `function` as a tool.
 
-    Every parameter but one annotated `RequestContext` is an argument; it needs a type that msgspec can decode.
-    Raises `TypeError` for parameters that cannot be arguments.
+    Raises `TypeError` for parameters that cannot be arguments, `Invalid` for a schema that is none, `BadMirror` for an
+    `x-mcp-header` that clients must refuse.
     """
-    hints = typing.get_type_hints(function)
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
-    context = None
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise TypeError(f"{parameter.name}: a tool takes named parameters only")
-        kind = hints.get(parameter.name, Any)
-        if kind is RequestContext:
-            context = parameter.name
-        elif parameter.default is parameter.empty:
-            fields.append((parameter.name, kind))
-        else:
-            fields.append((parameter.name, kind, parameter.default))
-    tool_name = name or str(getattr(function, "__name__", "tool"))
-    arguments = msgspec.defstruct("arguments", fields, kw_only=True, forbid_unknown_fields=True)
+    signature = read_signature(function, closed=options.input_schema is None)
+    for given in (options.input_schema, options.output_schema):
+        if given is not None:
+            _compiled(given)
+    shown = options.input_schema or signature.schema()
     definition = ToolDefinition(
-        tool_name, title, description or inspect.getdoc(function), _input_schema(arguments), None, annotations
+        options.name or name_of(function),
+        options.title,
+        options.description or inspect.getdoc(function),
+        shown,
+        options.output_schema or _output_schema(signature.returns),
+        _annotations(options),
+        options.meta,
+        options.icons,
     )
-    return FunctionTool(definition, function, arguments, context)
+    return FunctionTool(definition, signature, find_mirrors(shown), options.input_schema, options.output_schema)
 
 
-def _input_schema(arguments: type[msgspec.Struct]) -> Json:
-    (_,), components = msgspec.json.schema_components([arguments], ref_template="#/$defs/{name}")
-    schema: dict[str, Any] = components.pop("arguments")
-    schema.pop("title", None)
-    if components:
-        schema["$defs"] = components
-    return msgspec.json.encode(schema)
+def _annotations(options: ToolOptions) -> Json | None:
+    hints = {
+        "readOnlyHint": options.read_only,
+        "destructiveHint": options.destructive,
+        "idempotentHint": options.idempotent,
+        "openWorldHint": options.open_world,
+    }
+    given = {key: value for key, value in hints.items() if value is not None}
+    return msgspec.json.encode(given) if given else None
+
+
+def _output_schema(returns: Any) -> Json | None:  # noqa: ANN401 - a type
+    """Return the schema of a declared record; other types would cost every client tokens and tell little."""
+    if not isinstance(returns, type) or returns in (ToolResult, *_BLOCKS):
+        return None
+    kind: type[Any] = returns
+    record = issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind) or typing.is_typeddict(kind)
+    return json_schema(kind) if record else None
 
 
 def _result(returned: Any) -> ToolResult:  # noqa: ANN401 - whatever the function returned
@@ -114,6 +174,32 @@ def _result(returned: Any) -> ToolResult:  # noqa: ANN401 - whatever the functio
         return ToolResult()
     if isinstance(returned, str):
         return ToolResult.text(returned)
+    blocks = _blocks(returned)
+    if blocks:
+        return ToolResult(blocks)
     text = msgspec.json.encode(returned)
     structured = text if text.startswith(b"{") else msgspec.json.encode({"result": msgspec.Raw(text)})
     return ToolResult((TextContent(text.decode()),), structured)
+
+
+def _blocks(returned: Any) -> tuple[Block, ...]:  # noqa: ANN401 - whatever the function returned
+    """Return the content blocks that a function returned, none where it returned something else."""
+    items = tuple(each(returned))
+    return items if all(isinstance(item, _BLOCKS) for item in items) else ()
+
+
+def _compiled(schema: Json) -> Any:  # noqa: ANN401 - a validator
+    # Loaded where a schema is given: the validator's library costs as much time as the rest of a small server.
+    from delta_protocol.catalogue.validators import compiled
+
+    return compiled(schema)
+
+
+def _check(schema: Json, instance: Json) -> None:
+    """Raise `Invalid`, saying where and why, if `instance` does not conform."""
+    from delta_protocol.codecs import exact_json
+
+    for error in _compiled(schema).iter_errors(exact_json.decode(instance)):
+        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
+        message = str(error.message)[:500]
+        raise Invalid(f"{place.lstrip('.')}: {message}" if place else message)

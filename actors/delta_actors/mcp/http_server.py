@@ -20,7 +20,8 @@ from delta_actors.mcp.execute import Answer, Executor
 from delta_actors.mcp.http_exchange import AsgiReceive, ClientLeft, Exchange
 from delta_actors.mcp.http_reply import AsgiSend, Reply, send_whole
 from delta_actors.mcp.http_sessions import Conversations, HttpSession, Sessions
-from delta_actors.mcp.subscribers import Subscribers, Subscription, is_listen, listen, listen_result
+from delta_actors.mcp.session_state import SessionState
+from delta_actors.mcp.subscribers import Subscribers, is_listen, listen, listen_result
 from delta_protocol import jsonrpc
 from delta_protocol.config import HttpConfig
 from delta_protocol.errors import DeltaError, Refused
@@ -215,7 +216,9 @@ class HttpServer:
             settled = incoming.read_initialize(request)
         except RpcError as error:
             raise HttpRefusal.from_rpc(400, error, request.id) from None
-        result = outgoing.initialize_result(self._executor.identity, settled.version)
+        result = outgoing.initialize_result(
+            self._executor.identity, settled.version, self._executor.methods.capabilities()
+        )
         header = (versions.HEADER_SESSION.encode(), self._sessions.open(settled, exchange.principal).encode())
         await send_whole(exchange.send, 200, jsonrpc.encode_result(request.id, result), [header])
 
@@ -244,7 +247,9 @@ class HttpServer:
             scope = session.scopes[call.id] = trio.CancelScope()
             try:
                 with scope:
-                    work = partial(self._answer, exchange, call, reply, ask, session.conversation)
+                    work = partial(
+                        self._answer, exchange, call, reply, ask, session.conversation, session=session.state
+                    )
                     await self._run(exchange, reply, work, cancel_on_leave=False)
             finally:
                 del session.scopes[call.id]
@@ -252,10 +257,17 @@ class HttpServer:
             await reply.end()
 
     async def _answer(
-        self, exchange: Exchange, call: IncomingCall, reply: Reply, ask: Asker | None, conversation: str
+        self,
+        exchange: Exchange,
+        call: IncomingCall,
+        reply: Reply,
+        ask: Asker | None,
+        conversation: str,
+        *,
+        session: SessionState | None = None,
     ) -> None:
         answer = await self._executor.execute(
-            call, reply, ask, exchange.principal, conversation, started=exchange.started
+            call, reply, ask, exchange.principal, conversation, started=exchange.started, session=session
         )
         await reply.finish(answer)
 
@@ -289,15 +301,15 @@ class HttpServer:
         reply = Reply(exchange.send, "legacy", accepts, patience=0, keep_alive=self._settings.keep_alive)
         with trio.CancelScope() as scope:
             session.stream = scope
-            await self._run(exchange, reply, partial(self._tell_changes, reply), cancel_on_leave=True)
+            await self._run(exchange, reply, partial(self._tell_changes, session.state, reply), cancel_on_leave=True)
         if session.stream is scope:
             session.stream = None
         await reply.end()
 
-    async def _tell_changes(self, reply: Reply) -> None:
-        with self._subscribers.subscribe() as subscription:
+    async def _tell_changes(self, state: SessionState, reply: Reply) -> None:
+        with self._subscribers.subscribe(uris=state.uris) as subscription:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_tell_each, subscription, reply)
+                nursery.start_soon(subscription.tell, reply)
                 await self._shutdown.wait()
                 nursery.cancel_scope.cancel()
 
@@ -326,12 +338,6 @@ class _Room:
             yield
         finally:
             self.taken -= 1
-
-
-async def _tell_each(subscription: Subscription, reply: Reply) -> None:
-    while True:
-        await subscription.wait()
-        await reply.notify(outgoing.TOOLS_CHANGED)
 
 
 def _not_allowed(method: str) -> HttpRefusal:

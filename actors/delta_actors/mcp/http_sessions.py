@@ -16,6 +16,7 @@ import msgspec
 import trio
 
 from delta_actors.mcp.questions import Questions
+from delta_actors.mcp.session_state import SessionState
 from delta_protocol.jsonrpc import Id
 from delta_protocol.mcp.incoming import LegacySession
 from delta_protocol.mcp.sealing import Forged, seal, unseal
@@ -44,6 +45,7 @@ class HttpSession:
         self.settled = settled
         self.conversation = f"h_{nonce}"
         self.questions = Questions()
+        self.state = SessionState()
         self.scopes: dict[Id, trio.CancelScope] = {}
         self.stream: trio.CancelScope | None = None
         self.last_used = 0.0

@@ -15,6 +15,7 @@ from trio.abc import ReceiveStream, SendStream
 
 from delta_actors.mcp.execute import Executor
 from delta_actors.mcp.questions import Questions
+from delta_actors.mcp.session_state import SessionState
 from delta_actors.mcp.subscribers import Subscribers, is_listen, listen
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import INVALID_REQUEST, Id, Malformed, Notification, Request, Response
@@ -62,6 +63,7 @@ class LineSession:
         self._splitter = LineSplitter(limits.max_line)
         self._legacy: LegacySession | None = None
         self._initialized = False
+        self._state = SessionState()
         self._scopes: dict[Id, trio.CancelScope] = {}
         self._listening: set[trio.CancelScope] = set()
         self._outbox, self._outgoing = trio.open_memory_channel[bytes](_QUEUED_LINES)
@@ -136,7 +138,9 @@ class LineSession:
             return
         if isinstance(call, LegacySession):
             self._legacy = call
-            result = outgoing.initialize_result(self._executor.identity, call.version)
+            result = outgoing.initialize_result(
+                self._executor.identity, call.version, self._executor.methods.capabilities()
+            )
             await self.notify(jsonrpc.encode_result(request.id, result))
             return
         scope = self._scopes[call.id] = trio.CancelScope()
@@ -171,7 +175,10 @@ class LineSession:
                     await listen(call, self._subscribers, self)
                 else:
                     ask = partial(self._questions.ask, self) if call.era == "legacy" else None
-                    text = (await self._executor.execute(call, self, ask, self._principal, self._conversation)).text
+                    answer = await self._executor.execute(
+                        call, self, ask, self._principal, self._conversation, session=self._state
+                    )
+                    text = answer.text
             finally:
                 self._listening.discard(scope)
                 del self._scopes[call.id]
@@ -188,7 +195,5 @@ class LineSession:
             service.start_soon(self._tell_changes)
 
     async def _tell_changes(self) -> None:
-        with self._subscribers.subscribe() as subscription:
-            while True:
-                await subscription.wait()
-                await self.notify(outgoing.TOOLS_CHANGED)
+        with self._subscribers.subscribe(uris=self._state.uris) as subscription:
+            await subscription.tell(self)

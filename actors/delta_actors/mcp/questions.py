@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 
 import trio
 
@@ -10,6 +11,7 @@ from delta_actors.mcp.context import Channel
 from delta_protocol.jsonrpc import Json, Response, encode_request
 from delta_protocol.mcp.errors import ClientCannot, RpcError
 from delta_protocol.mcp.outgoing import cancelled_notification
+from delta_protocol.mcp.questions import Question
 
 
 class Questions:
@@ -19,12 +21,25 @@ class Questions:
         self._pending: dict[str, _Pending] = {}
         self._closed = False
 
-    async def ask(self, channel: Channel, method: str, params: Json) -> Json:
-        """Send the question on `channel` and return the client's result.
+    async def ask(self, channel: Channel, questions: Sequence[Question]) -> list[Json]:
+        """Send the questions on `channel`, all at once, and return the client's results.
 
         Raises `RpcError` with the client's error, `ClientCannot` where the client left. A cancelled question is
         withdrawn by `notifications/cancelled`.
         """
+        if len(questions) == 1:
+            return [await self._ask(channel, questions[0].method, questions[0].params)]
+        answers: list[Json] = [b""] * len(questions)
+
+        async def put(index: int, question: Question) -> None:
+            answers[index] = await self._ask(channel, question.method, question.params)
+
+        async with trio.open_nursery() as nursery:
+            for index, question in enumerate(questions):
+                nursery.start_soon(put, index, question)
+        return answers
+
+    async def _ask(self, channel: Channel, method: str, params: Json) -> Json:
         if self._closed:
             raise ClientCannot(method, "the client is gone")
         identity = secrets.token_hex(12)

@@ -2,51 +2,83 @@
 
 from __future__ import annotations
 
+import inspect
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 import trio
 from trio.abc import ReceiveStream, SendStream
 
+from delta_actors.mcp.completions import Completions, CompletionSource, FunctionCompletions, Suggest
 from delta_actors.mcp.context import ToolSource
 from delta_actors.mcp.execute import Executor
-from delta_actors.mcp.functions import FunctionTools, function_tool
+from delta_actors.mcp.function_prompts import FunctionPrompt, FunctionPrompts, prompt_arguments
+from delta_actors.mcp.function_resources import FunctionResource, FunctionResources, FunctionTemplate
+from delta_actors.mcp.functions import FunctionTools, ToolOptions, function_tool
 from delta_actors.mcp.line_session import LineLimits, LineSession
+from delta_actors.mcp.log_messages import LogMessages
+from delta_actors.mcp.methods import Feature, Methods
+from delta_actors.mcp.prompts import Prompts, PromptSource
+from delta_actors.mcp.resources import Resources, ResourceSource
+from delta_actors.mcp.signatures import name_of, read_signature
 from delta_actors.mcp.stdio import stdio_streams
-from delta_actors.mcp.subscribers import Subscribers
+from delta_actors.mcp.subscribers import Kind, Subscribers
+from delta_actors.mcp.tools import Tools
 from delta_protocol.jsonrpc import Json
+from delta_protocol.mcp.offers import (
+    PromptDefinition,
+    Reference,
+    ResourceDefinition,
+    ResourceTemplate,
+    UnknownPrompt,
+    UnknownResource,
+)
 from delta_protocol.mcp.outgoing import ServerIdentity
-from delta_protocol.mcp.types import Implementation
+from delta_protocol.mcp.types import Annotations, Icon, Implementation
+from delta_protocol.mcp.uri_templates import UriTemplate
+from delta_protocol.mcp.versions import CACHEABLE
 from delta_protocol.wire.message import Principal
 
 if TYPE_CHECKING:
     from delta_actors.mcp.http_server import Authenticate, HttpServer, HttpSettings
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-
-_CAPABILITIES = b'{"tools":{"listChanged":true}}'
+SuggestT = TypeVar("SuggestT", bound=Suggest)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """What holds for every transport. Seconds; `ttl_ms` is how long a modern client may keep the tool list.
+    """What holds for every transport. Seconds; `ttl_ms` is how long a modern client may keep lists and resources.
 
     `state_key` seals the state of multi round-trip requests; None makes a key that dies with the server object.
+    `page` is how many items a list shows at once; `logging` says whether handlers' log messages are sent.
     """
 
     deadline: float = 60.0
     lines: LineLimits = field(default_factory=LineLimits)
     ttl_ms: int = 0
     state_key: bytes | None = None
+    page: int = 1000
+    logging: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where a server's parts come from, in place of its decorators; None: from the decorator of that kind."""
+
+    tools: ToolSource | None = None
+    resources: ResourceSource | None = None
+    prompts: PromptSource | None = None
+    completions: CompletionSource | None = None
 
 
 class DeltaServer:
-    """An MCP server. Its tools come from a `ToolSource`, or from functions given by `tool`; both may not be mixed.
+    """An MCP server. Its parts come from sources, or from functions given by decorators; of one kind only one of both.
 
-    Handlers run in the scope of the request: cancelling the request cancels them.
+    Handlers run in the scope of the request: cancelling the request cancels them. Tools are offered from the start,
+    the other kinds as soon as there is one.
     """
 
     def __init__(
@@ -56,23 +88,34 @@ class DeltaServer:
         *,
         title: str | None = None,
         instructions: str = "",
+        icons: tuple[Icon, ...] = (),
         tools: ToolSource | None = None,
+        sources: Sources | None = None,
         settings: ServerSettings | None = None,
     ) -> None:
         self.settings = settings or ServerSettings()
-        self._functions = FunctionTools() if tools is None else None
-        source = tools if tools is not None else self._functions
-        assert source is not None
-        identity = ServerIdentity(
-            Implementation(name, version, title),
-            instructions,
-            _CAPABILITIES,
-            {"tools/list": self.settings.ttl_ms, "server/discover": self.settings.ttl_ms},
-        )
-        self.executor = Executor(
-            identity, source, self.settings.deadline, self.settings.state_key or secrets.token_bytes(32)
-        )
-        self.subscribers = Subscribers()
+        sources = sources or Sources()
+        self._sources = replace(sources, tools=tools or sources.tools)
+        self._tools = FunctionTools()
+        self._resources = FunctionResources()
+        self._prompts = FunctionPrompts()
+        self._completions = FunctionCompletions(self._check_reference)
+        ttl = dict.fromkeys(CACHEABLE, self.settings.ttl_ms)
+        identity = ServerIdentity(Implementation(name, version, title, icons=icons), instructions, ttl)
+        methods = Methods(identity, self._features())
+        key = self.settings.state_key or secrets.token_bytes(32)
+        self.executor = Executor(identity, methods, self.settings.deadline, key, self.settings.logging)
+        self.subscribers = Subscribers(methods.capabilities)
+
+    def _features(self) -> list[Feature]:
+        sources, page = self._sources, self.settings.page
+        return [
+            Tools(sources.tools or self._tools, page),
+            Resources(sources.resources or self._resources, page),
+            Prompts(sources.prompts or self._prompts, page),
+            Completions(sources.completions or self._completions),
+            LogMessages(enabled=self.settings.logging),
+        ]
 
     def tool(
         self,
@@ -83,30 +126,143 @@ class DeltaServer:
         read_only: bool | None = None,
         destructive: bool | None = None,
         idempotent: bool | None = None,
+        open_world: bool | None = None,
+        input_schema: Json | None = None,
+        output_schema: Json | None = None,
+        icons: tuple[Icon, ...] = (),
+        meta: Json | None = None,
     ) -> Callable[[FunctionT], FunctionT]:
         """Make the decorated function a tool.
 
-        Name and description default to the function's name and docstring, the schema comes from its parameters. A
-        parameter annotated `RequestContext` receives the context. Raises `TypeError` where the server already has a
-        `ToolSource`.
+        Name and description default to the function's name and docstring, the schema comes from its parameters, the
+        output schema from a returned Struct, dataclass or TypedDict. A parameter annotated `RequestContext` receives
+        the context. Schemas given here are shown as they are, and checked. Raises `TypeError` where the server has a
+        `ToolSource`, and what `function_tool` raises.
         """
-        functions = self._functions
-        if functions is None:
-            raise TypeError("this server takes its tools from a ToolSource")
-        annotations = _annotations(read_only, destructive, idempotent)
+        _own(self._sources.tools)
+        options = ToolOptions(
+            name, title, description, read_only, destructive, idempotent, open_world, input_schema, output_schema,
+            icons, meta,
+        )  # fmt: skip
 
         def add(function: FunctionT) -> FunctionT:
-            functions.add(
-                function_tool(function, name=name, title=title, description=description, annotations=annotations)
-            )
-            self.tools_changed()
+            self._tools.add(function_tool(function, options))
+            self.changed("tools")
             return function
 
         return add
 
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Annotations | None = None,
+        icons: tuple[Icon, ...] = (),
+    ) -> Callable[[FunctionT], FunctionT]:
+        """Make the decorated function a resource, or a template where `uri` has variables (RFC 6570).
+
+        The function takes the template's variables. Raises `TypeError` where the server has a `ResourceSource`,
+        `BadTemplate`, and what `FunctionResources.add` raises.
+        """
+        _own(self._sources.resources)
+
+        def add(function: FunctionT) -> FunctionT:
+            shown, text = name or name_of(function), description or inspect.getdoc(function)
+            signature = read_signature(function)
+            if "{" in uri:
+                template = ResourceTemplate(uri, shown, title, text, mime_type, annotations, icons)
+                self._resources.add(FunctionTemplate(template, UriTemplate(uri), signature))
+            else:
+                resource = ResourceDefinition(uri, shown, title, text, mime_type, size, annotations, icons)
+                self._resources.add(FunctionResource(resource, signature))
+            self.changed("resources")
+            return function
+
+        return add
+
+    def prompt(
+        self,
+        name: str | None = None,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        icons: tuple[Icon, ...] = (),
+    ) -> Callable[[FunctionT], FunctionT]:
+        """Make the decorated function a prompt; its parameters are the arguments.
+
+        Raises `TypeError` where the server has a `PromptSource`, `ValueError` for a name that is taken.
+        """
+        _own(self._sources.prompts)
+
+        def add(function: FunctionT) -> FunctionT:
+            shown, text = name or name_of(function), description or inspect.getdoc(function)
+            signature = read_signature(function)
+            definition = PromptDefinition(shown, title, text, prompt_arguments(signature), icons)
+            self._prompts.add(FunctionPrompt(definition, signature))
+            self.changed("prompts")
+            return function
+
+        return add
+
+    def completion(
+        self, argument: str, *, prompt: str | None = None, resource: str | None = None
+    ) -> Callable[[SuggestT], SuggestT]:
+        """Make the decorated function suggest values for an argument of a prompt, or of a resource template.
+
+        It takes the text so far and the other arguments' values. Raises `TypeError` unless one of both is named, or
+        where the server has a `CompletionSource`; `ValueError` where there is one already.
+        """
+        _own(self._sources.completions)
+        if (prompt is None) == (resource is None):
+            raise TypeError("a completion is for a prompt, or for a resource template")
+        reference = (
+            Reference("resource", resource) if prompt is None and resource else Reference("prompt", prompt or "")
+        )
+
+        def add(function: SuggestT) -> SuggestT:
+            self._completions.add(reference, argument, function)
+            return function
+
+        return add
+
+    def remove_tool(self, name: str) -> None:
+        """Take back a function's tool. Raises `KeyError` where there is none of that name."""
+        self._tools.remove(name)
+        self.changed("tools")
+
+    def remove_resource(self, uri: str) -> None:
+        """Take back a function's resource or template. Raises `KeyError` where there is none."""
+        self._resources.remove(uri)
+        self.changed("resources")
+
+    def remove_prompt(self, name: str) -> None:
+        """Take back a function's prompt. Raises `KeyError` where there is none of that name."""
+        self._prompts.remove(name)
+        self.changed("prompts")
+
+    def changed(self, kind: Kind) -> None:
+        """Tell every client that wants to know that a list changed. Call it from the server's trio task."""
+        self.subscribers.changed(kind)
+
     def tools_changed(self) -> None:
-        """Tell every client that wants to know that the tools changed. Call it from the server's trio task."""
-        self.subscribers.poke()
+        """Tell that the tools changed; see `changed`."""
+        self.changed("tools")
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell the clients that subscribed to it that a resource changed. Call it from the server's trio task."""
+        self.subscribers.updated(uri)
+
+    def _check_reference(self, reference: Reference) -> None:
+        """Raise `RpcError` -32602 for a completion of what is not there; sources check for themselves."""
+        if reference.kind == "prompt" and self._sources.prompts is None and not self._prompts.has(reference.name):
+            raise UnknownPrompt(reference.name)
+        if reference.kind == "resource" and self._sources.resources is None and not self._resources.has(reference.name):
+            raise UnknownResource(reference.name)
 
     async def run_stdio(self) -> None:
         """Serve one client on this process's stdin and stdout until it closes stdin."""
@@ -167,7 +323,6 @@ class DeltaServer:
         trio.run(self.run_stdio)
 
 
-def _annotations(read_only: bool | None, destructive: bool | None, idempotent: bool | None) -> Json | None:
-    hints = {"readOnlyHint": read_only, "destructiveHint": destructive, "idempotentHint": idempotent}
-    given = {key: value for key, value in hints.items() if value is not None}
-    return msgspec.json.encode(given) if given else None
+def _own(source: object) -> None:
+    if source is not None:
+        raise TypeError("this server takes these from a source")

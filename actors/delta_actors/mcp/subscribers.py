@@ -1,63 +1,114 @@
-"""Who is told that the tools changed: legacy sessions by a bare notification, modern clients by `subscriptions/listen`.
+"""Who is told of changes: legacy sessions by bare notifications, modern clients by `subscriptions/listen`.
 
 Several changes before a subscriber comes round count as one (acceptance 49).
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 import trio
 
 from delta_actors.mcp.context import Channel
+from delta_actors.mcp.resources import MAX_SUBSCRIPTIONS
 from delta_protocol.jsonrpc import Json, encode_notification
 from delta_protocol.mcp.incoming import IncomingCall, decode_member
-from delta_protocol.mcp.types import json_object
+from delta_protocol.mcp.types import json_array, json_object
 from delta_protocol.mcp.versions import META_SUBSCRIPTION
+
+Kind = Literal["tools", "prompts", "resources"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Subscription:
-    """One subscriber's pending change."""
+    """One subscriber: the lists and resources it wants to hear of, and what of them changed since it last heard."""
 
-    def __init__(self) -> None:
-        self._changed = trio.Event()
+    def __init__(self, kinds: Collection[Kind], uris: Collection[str]) -> None:
+        self._kinds = kinds
+        self._uris = uris
+        self._changed: dict[Kind, None] = {}
+        self._updated: dict[str, None] = {}
+        self._waiting = trio.Event()
 
-    def poke(self) -> None:
-        """Something changed."""
-        self._changed.set()
+    def changed(self, kind: Kind) -> None:
+        """Note that a list changed."""
+        if kind in self._kinds:
+            self._changed[kind] = None
+            self._waiting.set()
 
-    async def wait(self) -> None:
-        """Return once something changed since the last return."""
-        await self._changed.wait()
-        self._changed = trio.Event()
+    def updated(self, uri: str) -> None:
+        """Note that a resource changed."""
+        if uri in self._uris:
+            self._updated[uri] = None
+            self._waiting.set()
+
+    async def tell(self, channel: Channel, meta: dict[str, Any] | None = None) -> None:
+        """Send what changed, as it does, until cancelled. `meta` goes into every notification."""
+        members: dict[str, Any] = {"_meta": meta} if meta else {}
+        while True:
+            await self._waiting.wait()
+            self._waiting = trio.Event()
+            kinds, uris = tuple(self._changed), tuple(self._updated)
+            self._changed.clear()
+            self._updated.clear()
+            for kind in kinds:
+                await channel.notify(_note(f"notifications/{kind}/list_changed", members))
+            for uri in uris:
+                await channel.notify(_note("notifications/resources/updated", {"uri": uri} | members))
+
+
+def _note(method: str, params: dict[str, Any]) -> bytes:
+    return encode_notification(method, msgspec.json.encode(params) if params else None)
 
 
 class Subscribers:
-    """The subscribers of one server."""
+    """The subscribers of one server. `offered` returns its capabilities as they are now."""
 
-    def __init__(self) -> None:
+    def __init__(self, offered: Callable[[], dict[str, Any]]) -> None:
+        self._offered = offered
         self._subscriptions: set[Subscription] = set()
 
     def __len__(self) -> int:
         return len(self._subscriptions)
 
     @contextmanager
-    def subscribe(self) -> Generator[Subscription, None, None]:
-        """Give a subscription for the length of the block."""
-        subscription = Subscription()
+    def subscribe(
+        self, kinds: Collection[Kind] = KINDS, uris: Collection[str] = ()
+    ) -> Generator[Subscription, None, None]:
+        """Give a subscription for the length of the block. `uris` may change meanwhile."""
+        subscription = Subscription(kinds, uris)
         self._subscriptions.add(subscription)
         try:
             yield subscription
         finally:
             self._subscriptions.discard(subscription)
 
-    def poke(self) -> None:
-        """Tell every subscriber that the tools changed."""
+    def changed(self, kind: Kind) -> None:
+        """Tell every subscriber that a list changed."""
         for subscription in self._subscriptions:
-            subscription.poke()
+            subscription.changed(kind)
+
+    def updated(self, uri: str) -> None:
+        """Tell those who subscribed to it that a resource changed."""
+        for subscription in self._subscriptions:
+            subscription.updated(uri)
+
+    def honoured(self, call: IncomingCall) -> tuple[list[Kind], list[str]]:
+        """Return what of a listen request's filter this server can serve: lists, and resources by URI."""
+        wanted = json_object(decode_member(call.params, "notifications"))
+        offered = self._offered()
+        kinds: list[Kind] = [
+            kind
+            for kind in KINDS
+            if wanted.get(f"{kind}ListChanged") is True and json_object(offered.get(kind)).get("listChanged")
+        ]
+        asked = json_array(wanted.get("resourceSubscriptions"))
+        uris = {uri: None for uri in asked if isinstance(uri, str)}
+        subscribable = json_object(offered.get("resources")).get("subscribe")
+        return kinds, list(uris)[:MAX_SUBSCRIPTIONS] if subscribable else []
 
 
 def is_listen(call: IncomingCall) -> bool:
@@ -68,17 +119,14 @@ def is_listen(call: IncomingCall) -> bool:
 async def listen(call: IncomingCall, subscribers: Subscribers, channel: Channel) -> None:
     """Serve `subscriptions/listen` until cancelled. Only what was asked for and exists is honoured and sent."""
     meta: dict[str, Any] = {META_SUBSCRIPTION: call.id}
-    wanted = json_object(decode_member(call.params, "notifications"))
-    tools = wanted.get("toolsListChanged") is True
-    honoured = {"toolsListChanged": True} if tools else {}
+    kinds, uris = subscribers.honoured(call)
+    honoured: dict[str, Any] = {f"{kind}ListChanged": True for kind in kinds}
+    if uris:
+        honoured["resourceSubscriptions"] = uris
     acknowledged = msgspec.json.encode({"notifications": honoured, "_meta": meta})
-    with subscribers.subscribe() as subscription:
+    with subscribers.subscribe(kinds, frozenset(uris)) as subscription:
         await channel.notify(encode_notification("notifications/subscriptions/acknowledged", acknowledged))
-        while True:
-            await subscription.wait()
-            if tools:
-                params = msgspec.json.encode({"_meta": meta})
-                await channel.notify(encode_notification("notifications/tools/list_changed", params))
+        await subscription.tell(channel, meta)
 
 
 def listen_result(call: IncomingCall) -> Json:

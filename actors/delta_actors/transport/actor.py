@@ -66,7 +66,7 @@ class TransportActor(Actor):
             title="Delta",
             instructions=INSTRUCTIONS,
             tools=self._gateway,
-            settings=ServerSettings(deadline=limits.request_deadline),
+            settings=ServerSettings(deadline=limits.request_deadline, logging=False),
         )
         self._doorkeeper = Doorkeeper(context.ref(Role.AUTH), required=context.config.auth.require_token)
         self._key = load_key(context.state_dir / "session.key")

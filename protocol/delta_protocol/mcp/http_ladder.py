@@ -77,6 +77,10 @@ class Headers:
         """Return every value."""
         return self._values.get(name, [])
 
+    def beginning(self, prefix: str) -> dict[str, list[str]]:
+        """Return the headers whose names begin with `prefix`."""
+        return {name: values for name, values in self._values.items() if name.startswith(prefix)}
+
 
 def check_source(headers: Headers, hosts: Iterable[str], origins: Iterable[str]) -> None:
     """Refuse a foreign `Host` or `Origin` with 403. Loopback is always allowed, at any port.
@@ -173,9 +177,12 @@ def accept_modern(request: Request, headers: Headers) -> IncomingCall:
         _require(headers, versions.HEADER_VERSION, version)
         _require(headers, versions.HEADER_METHOD, request.method)
         _check_name(request, params, headers)
-        return incoming.read_modern(request)
+        call = incoming.read_modern(request)
     except RpcError as error:
         raise HttpRefusal.from_rpc(400, error, request.id) from None
+    if request.method != "tools/call":
+        return call
+    return msgspec.structs.replace(call, mirrored=headers.beginning(versions.HEADER_PARAM))
 
 
 def _require(headers: Headers, name: str, expected: str) -> None:

@@ -7,7 +7,7 @@ the claim it is legacy (the table in spec 2.1).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from msgspec import Raw
 from delta_protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Id, Json, Notification, Request
 from delta_protocol.mcp import versions
 from delta_protocol.mcp.errors import UNSUPPORTED_VERSION, RpcError
+from delta_protocol.mcp.levels import Level, read_level
 from delta_protocol.mcp.types import flatten_capabilities, json_object
 from delta_protocol.mcp.versions import Era
 
@@ -25,7 +26,11 @@ _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class IncomingCall(msgspec.Struct, frozen=True):
-    """One request. `capabilities` are dotted names; `progress_token` is the client's own JSON text, echoed exactly."""
+    """One request. `capabilities` are dotted names; `progress_token` is the client's own JSON text, echoed exactly.
+
+    `log_level` is what a modern request asks to be told, None for nothing. `mirrored` holds the `Mcp-Param-*` headers
+    by lower-case name, None where the transport has no headers.
+    """
 
     era: Era
     version: str
@@ -36,6 +41,8 @@ class IncomingCall(msgspec.Struct, frozen=True):
     capabilities: tuple[str, ...] = ()
     progress_token: Json | None = None
     traceparent: str = ""
+    log_level: Level | None = None
+    mirrored: Mapping[str, Sequence[str]] | None = None
 
     def text(self, key: str) -> str | None:
         """Return the string member `key` of the params, None where absent or null.
@@ -109,6 +116,7 @@ def read_modern(request: Request) -> IncomingCall:
         flatten_capabilities(decode_member(meta, versions.META_CAPABILITIES)),
         _progress_token(meta),
         _traceparent(meta),
+        read_level(decode_member(meta, versions.META_LOG_LEVEL)) if versions.META_LOG_LEVEL in meta else None,
     )
 
 

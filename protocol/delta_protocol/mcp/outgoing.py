@@ -10,7 +10,8 @@ from msgspec import Raw
 
 from delta_protocol.jsonrpc import Json, encode_notification
 from delta_protocol.mcp import versions
-from delta_protocol.mcp.types import Implementation, ToolDefinition
+from delta_protocol.mcp.levels import Level
+from delta_protocol.mcp.types import Implementation
 from delta_protocol.mcp.versions import Era
 
 CacheScope = Literal["public", "private"]
@@ -24,16 +25,15 @@ class ServerIdentity(msgspec.Struct, frozen=True):
 
     info: Implementation
     instructions: str = ""
-    capabilities: Json = b"{}"
     ttl_ms: dict[str, int] = {}
     cache_scope: CacheScope = "private"
 
 
-def initialize_result(identity: ServerIdentity, version: str) -> Json:
+def initialize_result(identity: ServerIdentity, version: str, capabilities: dict[str, Any]) -> Json:
     """Return the result of `initialize`."""
     body: dict[str, Any] = {
         "protocolVersion": version,
-        "capabilities": Raw(identity.capabilities),
+        "capabilities": capabilities,
         "serverInfo": identity.info,
     }
     if identity.instructions:
@@ -41,20 +41,23 @@ def initialize_result(identity: ServerIdentity, version: str) -> Json:
     return _encode(body)
 
 
-def discover_result(identity: ServerIdentity) -> Json:
+def discover_result(identity: ServerIdentity, capabilities: dict[str, Any]) -> Json:
     """Return the result of `server/discover`, not yet shaped."""
     body: dict[str, Any] = {
         "supportedVersions": list(versions.MODERN_VERSIONS),
-        "capabilities": Raw(identity.capabilities),
+        "capabilities": capabilities,
     }
     if identity.instructions:
         body["instructions"] = identity.instructions
     return _encode(body)
 
 
-def tools_result(tools: Sequence[ToolDefinition | Json]) -> Json:
-    """Return the result of `tools/list`, not yet shaped. Bytes are a tool's JSON text, passed through."""
-    return _encode({"tools": [Raw(tool if isinstance(tool, bytes) else tool.to_json()) for tool in tools]})
+def list_result(member: str, items: Sequence[Json], next_cursor: str | None) -> Json:
+    """Return one page of a list, not yet shaped; the items' texts are passed through."""
+    body: dict[str, Any] = {member: [Raw(item) for item in items]}
+    if next_cursor is not None:
+        body["nextCursor"] = next_cursor
+    return _encode(body)
 
 
 def shape(identity: ServerIdentity, era: Era, method: str, result: Json) -> Json:
@@ -69,11 +72,11 @@ def shape(identity: ServerIdentity, era: Era, method: str, result: Json) -> Json
             return result
         del members["resultType"]
         return _encode(members)
-    members.setdefault("resultType", "complete")
+    kind = members.setdefault("resultType", Raw(b'"complete"'))
     meta: dict[str, Any] = dict(_decode_object(members["_meta"])) if "_meta" in members else {}
     meta[versions.META_SERVER_INFO] = identity.info
     members["_meta"] = meta
-    if method in versions.CACHEABLE:
+    if method in versions.CACHEABLE and bytes(kind) == b'"complete"':
         members["ttlMs"] = identity.ttl_ms.get(method, 0)
         members["cacheScope"] = identity.cache_scope
     return _encode(members)
@@ -89,9 +92,12 @@ def progress_notification(token: Json, progress: float, total: float | None, mes
     return encode_notification("notifications/progress", _encode(body))
 
 
+def log_notification(level: Level, data: Any, logger: str) -> bytes:  # noqa: ANN401 - any JSON value
+    """Return a `notifications/message` line (spec 1.13)."""
+    body = {"level": level, "logger": logger, "data": data} if logger else {"level": level, "data": data}
+    return encode_notification("notifications/message", _encode(body))
+
+
 def cancelled_notification(request: int | str, reason: str) -> bytes:
     """Return a `notifications/cancelled` line."""
     return encode_notification("notifications/cancelled", _encode({"requestId": request, "reason": reason}))
-
-
-TOOLS_CHANGED = encode_notification("notifications/tools/list_changed")

@@ -1,14 +1,14 @@
 """Multi round-trip requests of the modern era (spec 1.8, acceptance 52): the answers so far travel with the client.
 
-A handler that asks runs again from its start in every round, so its questions are numbered in the order it asks. An
-answer counts for a question only if method and params are the same as when it was asked. The state is sealed, bound to
-principal and call, and expires; the server that gave it out redeems it once.
+A handler that asks runs again from its start in every round; its questions are told apart by their keys, or numbered in
+the order it asks. An answer counts for a question only if method and params are the same as when it was asked. The
+state is sealed, bound to principal and call, and expires; the server that gave it out redeems it once.
 """
 
 from __future__ import annotations
 
-import hashlib
 import secrets
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from delta_protocol.codecs import exact_json
 from delta_protocol.jsonrpc import INVALID_PARAMS, Json
 from delta_protocol.mcp.errors import RpcError
 from delta_protocol.mcp.incoming import IncomingCall, decode_member, read_object
+from delta_protocol.mcp.questions import Question, fits
 from delta_protocol.mcp.sealing import Forged, seal, unseal
 
 _PURPOSE = "mcp-request-state"
@@ -35,46 +36,79 @@ class _State(msgspec.Struct, array_like=True):
 
 
 class Rounds:
-    """The questions of one run of a handler. `nonce` is the redeemed state's, empty in the first round."""
+    """The questions of one run of a handler. `nonce` is the redeemed state's, empty in the first round.
 
-    def __init__(self, answers: dict[str, tuple[str, Json]], nonce: str) -> None:
+    `answers` belong to questions that were asked, by their digest. `offered` came without a state: they count only for
+    questions that the handler gave a key.
+    """
+
+    def __init__(
+        self, answers: dict[str, tuple[str, Json]], nonce: str, offered: Mapping[str, Json] | None = None
+    ) -> None:
         self._answers = answers
+        self._offered = offered or {}
         self._count = 0
+        self._keys: set[str] = set()
         self.nonce = nonce
-        self.question: tuple[str, str, Json] | None = None
+        self.open: dict[str, Question] = {}
 
-    def take(self, method: str, params: Json) -> Json | None:
-        """Return the answer to the handler's next question; None leaves it open, in `question`."""
+    def take(self, questions: Sequence[Question]) -> list[Json] | None:
+        """Return the answers to the handler's next questions; None leaves those without an answer in `open`.
+
+        Raises `ValueError` for a key that the handler used before.
+        """
+        answers: list[Json] = []
+        for question in questions:
+            key = self._key(question)
+            answer = self._answer(key, question)
+            if answer is None:
+                self.open[key] = question
+            else:
+                answers.append(answer)
+        return None if self.open else answers
+
+    def _answer(self, key: str, question: Question) -> Json | None:
+        digest, answer = self._answers.get(key, ("", b""))
+        if digest == question.digest and fits(question, answer):
+            return answer
+        offered = self._offered.get(key) if question.key else None
+        if offered is None or not fits(question, offered):
+            return None
+        self._answers[key] = (question.digest, offered)
+        return offered
+
+    def _key(self, question: Question) -> str:
         self._count += 1
-        key = f"q{self._count}"
-        found = self._answers.get(key)
-        if found is not None and found[0] == _question_digest(method, params):
-            return found[1]
-        self.question = (key, method, params)
-        return None
+        key = question.key or f"q{self._count}"
+        if key in self._keys:
+            raise ValueError(f"there are two questions with the key {key!r}")
+        self._keys.add(key)
+        return key
 
     def result(self, key: bytes, call: IncomingCall, principal: str, now: float) -> Json:
-        """Return the `input_required` result that asks the open question. `now` in seconds since the epoch."""
-        assert self.question is not None
-        name, method, params = self.question
+        """Return the `input_required` result that asks the open questions. `now` in seconds since the epoch."""
         state = _State(
             secrets.token_hex(12),
             principal,
             now + LIFETIME,
             call_digest(call),
-            {known: answer for known, answer in self._answers.items() if known != name},
-            {name: _question_digest(method, params)},
+            {known: answer for known, answer in self._answers.items() if known not in self.open},
+            {name: question.digest for name, question in self.open.items()},
         )
-        asked: dict[str, Any] = {"method": method}
-        if method != "roots/list":
-            asked["params"] = Raw(params)
         return msgspec.json.encode(
             {
                 "resultType": "input_required",
-                "inputRequests": {name: asked},
+                "inputRequests": {name: _asked(question) for name, question in self.open.items()},
                 "requestState": seal(key, _PURPOSE, msgspec.msgpack.encode(state)),
             }
         )
+
+
+def _asked(question: Question) -> dict[str, Any]:
+    asked: dict[str, Any] = {"method": question.method}
+    if question.method != "roots/list":
+        asked["params"] = Raw(question.params)
+    return asked
 
 
 def read_rounds(key: bytes, call: IncomingCall, principal: str, now: float) -> Rounds:
@@ -88,7 +122,7 @@ def read_rounds(key: bytes, call: IncomingCall, principal: str, now: float) -> R
         read_object(bytes(call.params["inputResponses"]), "inputResponses") if "inputResponses" in call.params else {}
     )
     if sealed is None:
-        return Rounds({}, "")
+        return Rounds({}, "", {name: bytes(answer) for name, answer in given.items()})
     try:
         state = msgspec.msgpack.decode(unseal(key, _PURPOSE, sealed), type=_State)
     except (Forged, msgspec.DecodeError):
@@ -105,11 +139,6 @@ def read_rounds(key: bytes, call: IncomingCall, principal: str, now: float) -> R
 
 
 def call_digest(call: IncomingCall) -> str:
-    """Return the digest that binds a state to method, name and arguments."""
-    name = decode_member(call.params, "name")
-    arguments = decode_member(call.params, "arguments")
-    return exact_json.digest([call.method, name, arguments])
-
-
-def _question_digest(method: str, params: Json) -> str:
-    return hashlib.sha256(method.encode() + b"\0" + params).hexdigest()
+    """Return the digest that binds a state to the method and what it names."""
+    named = [decode_member(call.params, member) for member in ("name", "uri", "arguments")]
+    return exact_json.digest([call.method, *named])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Raw
@@ -11,38 +12,61 @@ from msgspec import Raw
 from delta_protocol.jsonrpc import Json
 
 
-class Implementation(msgspec.Struct, frozen=True, omit_defaults=True):
+class Icon(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A picture to show; `src` is an https or data URI, `sizes` like `48x48` or `any`."""
+
+    src: str
+    mime_type: str | None = None
+    sizes: tuple[str, ...] = ()
+    theme: Literal["light", "dark"] | None = None
+
+
+class Implementation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Who a peer says it is. Self-reported: shown and logged, never decided on (spec 1.3)."""
 
     name: str
     version: str = ""
     title: str | None = None
+    description: str | None = None
+    icons: tuple[Icon, ...] = ()
+    website_url: str | None = None
 
 
-class TextContent(msgspec.Struct, frozen=True, omit_defaults=True, tag="text", tag_field="type"):
+class Annotations(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Hints on content and resources. `priority` is 0 to 1, `last_modified` ISO 8601."""
+
+    audience: tuple[Literal["user", "assistant"], ...] = ()
+    priority: float | None = None
+    last_modified: str | None = None
+
+
+class _Block(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", tag_field="type", kw_only=True):
+    annotations: Annotations | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class TextContent(_Block, frozen=True, tag="text"):
     """A text block."""
 
     text: str
 
 
-class ImageContent(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", tag="image", tag_field="type"):
+class ImageContent(_Block, frozen=True, tag="image"):
     """An image; `data` is base64."""
 
     data: str
     mime_type: str
 
 
-class AudioContent(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", tag="audio", tag_field="type"):
+class AudioContent(_Block, frozen=True, tag="audio"):
     """A sound; `data` is base64."""
 
     data: str
     mime_type: str
 
 
-class ResourceLink(
-    msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", tag="resource_link", tag_field="type"
-):
-    """A pointer to something that can be read."""
+class ResourceLink(_Block, frozen=True, tag="resource_link"):
+    """A pointer to something that can be read. `size` in bytes."""
 
     uri: str
     name: str
@@ -50,9 +74,34 @@ class ResourceLink(
     description: str | None = None
     mime_type: str | None = None
     size: int | None = None
+    icons: tuple[Icon, ...] = ()
 
 
-Content = TextContent | ImageContent | AudioContent | ResourceLink | Json
+class ResourceContents(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What reading a resource gives: exactly one of `text` and `blob` (base64)."""
+
+    uri: str
+    mime_type: str | None = None
+    text: str | None = None
+    blob: str | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+    @classmethod
+    def of(cls, uri: str, content: str | bytes, mime_type: str | None = None) -> ResourceContents:
+        """Return the contents of a resource: text as it is, bytes as a blob."""
+        if isinstance(content, str):
+            return cls(uri, mime_type, content)
+        return cls(uri, mime_type, None, base64.b64encode(content).decode())
+
+
+class EmbeddedResource(_Block, frozen=True, tag="resource"):
+    """A resource's contents inside a message."""
+
+    resource: ResourceContents
+
+
+Block = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
+Content = Block | Json
 """A content block; bytes are the block's JSON text, passed through as it is."""
 
 
@@ -66,6 +115,7 @@ class ToolDefinition(msgspec.Struct, frozen=True):
     output_schema: Json | None = None
     annotations: Json | None = None
     meta: Json | None = None
+    icons: tuple[Icon, ...] = ()
 
     def to_json(self) -> Json:
         """Return the definition's JSON text."""
@@ -82,6 +132,8 @@ class ToolDefinition(msgspec.Struct, frozen=True):
         ):
             if text is not None:
                 body[key] = Raw(text)
+        if self.icons:
+            body["icons"] = self.icons
         return msgspec.json.encode(body)
 
 
@@ -120,6 +172,11 @@ class CallToolReply(msgspec.Struct, frozen=True):
 def json_object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - decoded JSON from a peer
     """Return `value` if it is a decoded JSON object, else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def json_array(value: Any) -> list[Any]:  # noqa: ANN401 - decoded JSON from a peer
+    """Return `value` if it is a decoded JSON array, else an empty one."""
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def flatten_capabilities(capabilities: Any) -> tuple[str, ...]:  # noqa: ANN401 - decoded JSON from a peer

@@ -23,6 +23,7 @@ META_VERSION = "io.modelcontextprotocol/protocolVersion"
 META_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 META_CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 META_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+META_LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 META_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 META_PROGRESS_TOKEN = "progressToken"  # noqa: S105 - the protocol's name for it
 
@@ -30,9 +31,20 @@ HEADER_VERSION = "mcp-protocol-version"
 HEADER_METHOD = "mcp-method"
 HEADER_NAME = "mcp-name"
 HEADER_SESSION = "mcp-session-id"
+HEADER_PARAM = "mcp-param-"
+"""Begins the names of headers that mirror arguments (`x-mcp-header`)."""
 
-CACHEABLE = frozenset({"server/discover", "tools/list"})
-"""Methods of ours whose complete modern results carry `ttlMs` and `cacheScope` (spec 1.12)."""
+CACHEABLE = frozenset(
+    {
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+    }
+)
+"""Methods whose complete modern results carry `ttlMs` and `cacheScope` (spec 1.12)."""
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The member of `params` that `Mcp-Name` mirrors, by method (spec 1.4)."""
 QUESTIONS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
