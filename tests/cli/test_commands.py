@@ -99,8 +99,20 @@ def test_a_declined_delta_cannot_be_approved_any_more(stack: Stack) -> None:
     delta = waiting(stack, 'await tickets.ticket.delete("T-1")')
     done = stack.cli("decline", "--json", "--reason", "not today", delta)
     assert json.loads(done.stdout)["delta"]["state"] == "declined"
-    code, _ = answer_on_a_terminal(stack, "y", "approve", delta)
+    code, shown = answer_on_a_terminal(stack, "y", "approve", delta)
     assert code == 2
+    assert "not today" in shown
+    assert "[y/N]" not in shown
+
+
+def test_an_undo_that_leaves_something_alone_says_what_and_how_to_force_it(stack: Stack) -> None:
+    change = 'const t = await tickets.ticket.get("T-5"); t.status = "closed"; t.title = "Changed";'
+    applied = stack.run(change)["delta"]["id"]
+    stack.run('const t = await tickets.ticket.get("T-5"); t.status = "in_progress";')
+    undone = stack.cli("undo", applied)
+    assert undone.returncode == 3
+    assert f"Partly undone {applied}" in undone.stdout
+    assert "--force T-5.status" in undone.stderr
 
 
 def test_undo_for_scripts_has_the_shape_of_run(stack: Stack) -> None:
@@ -109,6 +121,12 @@ def test_undo_for_scripts_has_the_shape_of_run(stack: Stack) -> None:
     assert undone["exit"] == 0
     assert undone["delta"].keys() == {"id", "state", "calls", "read_back", "undo"}
     assert undone["delta"]["id"] != applied["delta"]["id"]
+
+
+def test_a_refused_program_says_why_to_scripts_too(stack: Stack) -> None:
+    answer = stack.run("  ")
+    assert answer["exit"] != 0
+    assert "code is empty" in answer["error"]["message"]
 
 
 def test_a_token_is_shown_once_listed_by_name_and_revoked(stack: Stack) -> None:

@@ -34,6 +34,8 @@ def tools() -> Any:
         "get_refused",
         "get_failing",
         "set_broken",
+        "get_telling",
+        "set_telling",
         "get_crash",
         "set_crash",
         "get_ask",
@@ -71,6 +73,8 @@ def answer(number: int, method: str, params: dict[str, Any]) -> dict[str, Any] |
             os._exit(3)
     if name.endswith("failing"):
         return {"content": [{"type": "text", "text": "no such thing"}], "isError": True}
+    if name.endswith("telling"):
+        return {"content": [{"type": "text", "text": f"the key {os.environ['API_KEY']} is wrong"}], "isError": True}
     if name.endswith("pid"):
         note(f"pid {os.getpid()}")
     if name.endswith("ask"):
@@ -86,6 +90,7 @@ def answer(number: int, method: str, params: dict[str, Any]) -> dict[str, Any] |
     return {"content": [{"type": "text", "text": params["arguments"].get("text", "")}]}
 
 
+print(f"API_KEY is {os.environ.get('API_KEY')}", file=sys.stderr, flush=True)
 declared: dict[str, Any] = {}
 waiting: set[int] = set()
 asked: dict[str, int] = {}

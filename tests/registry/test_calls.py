@@ -114,6 +114,19 @@ async def test_an_internal_error_of_a_planned_call_does_not_say_that_nothing_was
         assert "broke half way" in reply.message
 
 
+async def test_a_connectors_own_secrets_are_not_in_its_errors_nor_in_its_status(
+    tmp_path: Path,
+) -> None:  # acceptance 76
+    connector = fake(tmp_path / "fake", env={"API_KEY": "sk-planted-31337"})
+    async with registry(tmp_path / "state", {"fake": connector}) as system:
+        catalogue = await catalogue_when(await started(system), listed("fake"))
+        read = await from_(system, Role.SANDBOX).ask(ReadTool("fake", "get_telling", b"{}"))
+        written = await from_(system, Role.JOURNAL).ask(planned(catalogue, "fake", "set_telling"))
+        told = await service_when(from_(system, Role.TRANSPORT), "fake", lambda found: "API_KEY" in found.stderr_tail)
+    assert read.message == written.message == "the key ‹redacted› is wrong"
+    assert "planted" not in told.stderr_tail
+
+
 async def test_cancelling_a_read_reaches_the_connector(tmp_path: Path) -> None:
     async with registry(tmp_path / "state", {"fake": fake(tmp_path / "fake")}) as system:
         ref = from_(system, Role.SANDBOX)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -221,6 +222,17 @@ def test_garbage_on_the_control_socket_is_answered_with_an_error(stack: Running,
         client.sendall(b"what?\n")
         assert b'"failed"' in client.recv(1000)
     assert stack.status().state == "ready"
+
+
+def test_connections_beyond_what_the_process_may_open_end_nothing(stack: Running, place: Path) -> None:
+    resource.prlimit(stack.process.pid, resource.RLIMIT_NOFILE, (64, 64))
+    with ExitStack() as opened:
+        for _ in range(100):
+            client = opened.enter_context(socket.socket(socket.AF_UNIX))
+            client.settimeout(20)
+            client.connect(str(runtime_dir(place) / "control.sock"))
+        time.sleep(0.5)
+    assert wait(lambda: stack.status()).state == "ready"
 
 
 def test_nesting_without_end_on_the_control_socket_is_an_error_and_no_more(stack: Running, place: Path) -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Protocol, cast
 
+import msgspec
 import trio
 
 from delta_actors.mcp import DeltaClient, McpError, NoReply, NotSent, OnQuestion
@@ -16,6 +17,7 @@ from delta_actors.registry.opening import Era, open_client
 from delta_actors.registry.session import Session
 from delta_actors.runtime.actor import Call
 from delta_protocol.catalogue.model import Connector, ConnectorState
+from delta_protocol.changes.redaction import Redactor, is_secret
 from delta_protocol.config import ConnectorConfig
 from delta_protocol.errors import ConnectorFailed, Overloaded
 from delta_protocol.wire.message import Json
@@ -76,6 +78,7 @@ class Upstream:
         self._listener = listener
         self._slots = slots
         self._nursery = nursery
+        self._redactor = Redactor(_secrets(config))
         self._first: Session | None = None
         self._more: dict[str, tuple[Session, trio.CancelScope]] = {}
         self._open = 0
@@ -99,7 +102,7 @@ class Upstream:
                 raise NotSent(f"{self.name} cannot be started: {self.config.fault}")
             await self._first.client()
         except NotSent as error:
-            raise ConnectorFailed(error.message, connector=self.name) from None
+            raise ConnectorFailed(self._redactor.text(error.message), connector=self.name) from None
 
     async def read(self, tool: str, arguments: Json, call: Call) -> ToolReply:
         """Make a call that only reads: ended with its caller, made once more if its session died under it.
@@ -108,7 +111,7 @@ class Upstream:
         """
         async with self._place():
             with trio.move_on_after(self.config.call_timeout) as limit:
-                return await self._read(tool, arguments, call)
+                return self._clean(await self._read(tool, arguments, call))
             assert limit.cancelled_caught
             return ToolReply(Outcome.NO_REPLY, message=f"{self.name}: no answer within {self.config.call_timeout:g} s")
 
@@ -125,7 +128,7 @@ class Upstream:
                 with trio.move_on_at(call.deadline - MARGIN):
                     client = await session.client()
             except NotSent as error:
-                return calls.failed(error)
+                return self._clean(calls.failed(error))
             if client is None:
                 return ToolReply(Outcome.NOT_SENT, message=f"{self.name} did not start by the deadline")
             sent = _Sent()
@@ -135,7 +138,8 @@ class Upstream:
                     await sent.done.wait()
             finally:
                 sent.awaited = False
-            return sent.reply or ToolReply(Outcome.NO_REPLY, message=f"{self.name}: no answer by the deadline")
+            late = ToolReply(Outcome.NO_REPLY, message=f"{self.name}: no answer by the deadline")
+            return self._clean(sent.reply or late)
 
     def status(self, known: Connector) -> ServiceStatus:
         """Return the connector's health, that of its first session; `known` is how the catalogue has it."""
@@ -152,7 +156,7 @@ class Upstream:
             tools=sum(not tool.gone for tool in known.tools),
             restarts=max(0, first.starts - 1) if first else 0,
             junk_lines=first.junk_lines if first else 0,
-            stderr_tail=first.stderr_tail[-STDERR_SHOWN:] if first else "",
+            stderr_tail=self._redactor.text(first.stderr_tail)[-STDERR_SHOWN:] if first else "",
         )
 
     async def _read(self, tool: str, arguments: Json, call: Call) -> ToolReply:
@@ -296,7 +300,11 @@ class Upstream:
             nursery.cancel_scope.cancel()
 
     def _state(self, state: ConnectorState, detail: str) -> None:
-        self._listener.health(self.name, state, detail)
+        self._listener.health(self.name, state, self._redactor.text(detail))
+
+    def _clean(self, reply: ToolReply) -> ToolReply:
+        """Return the reply with words that may be stored and shown: without what the connector was given to keep."""
+        return msgspec.structs.replace(reply, message=self._redactor.text(reply.message))
 
     @asynccontextmanager
     async def _place(self) -> AsyncGenerator[None]:
@@ -308,6 +316,12 @@ class Upstream:
             yield
         finally:
             self._open -= 1
+
+
+def _secrets(config: ConnectorConfig) -> list[str]:
+    """Return what the connector is given and must not tell: secrets of its environment, and all its headers."""
+    headers = [part for value in config.headers.values() for part in (value, value.partition(" ")[2])]
+    return [value for name, value in config.env.items() if is_secret(name)] + headers
 
 
 class _Sent:

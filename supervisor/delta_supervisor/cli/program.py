@@ -119,7 +119,7 @@ def run_program(client: LineClient, code: str, *, dry_run: bool) -> tuple[dict[s
         return facts, text, DONE if dry_run and state == DeltaState.WAITING else exit_of_state(state)
     if not failed:
         return facts, text, DONE
-    return facts or {"error": {"message": text}}, text, _exit_of_error(facts)
+    return facts if facts.get("error") else {**facts, "error": {"message": text}}, text, _exit_of_error(facts)
 
 
 def _exit_of_error(facts: dict[str, Any]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -30,6 +31,9 @@ from delta_supervisor.reap import is_descendant
 MAX_REQUEST = 4 << 20
 MAX_CONNECTIONS = 256
 _CREDENTIALS = struct.Struct("3i")
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
+_RETRY_ACCEPT = 0.1
+"""Seconds until another connection is tried after one could not be accepted."""
 
 
 class Controlled(Protocol):
@@ -68,13 +72,24 @@ class ControlServer:
         """Accept and answer until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
-                connection, _ = await self._listener.accept()
+                if (connection := await self._accept()) is None:
+                    continue
                 try:
                     self._limit.acquire_on_behalf_of_nowait(connection)
                 except trio.WouldBlock:
                     connection.close()
                     continue
                 nursery.start_soon(self._connection, connection)
+
+    async def _accept(self) -> trio.socket.SocketType | None:
+        """Return the next connection, None where there is none: no peer may end the stack by opening many."""
+        try:
+            return (await self._listener.accept())[0]
+        except OSError as error:
+            if error.errno not in _EXHAUSTED:
+                raise
+            await trio.sleep(_RETRY_ACCEPT)
+            return None
 
     async def _connection(self, connection: trio.socket.SocketType) -> None:
         stream = trio.SocketStream(connection)
