@@ -53,6 +53,12 @@ def call(identity: Any, params: dict[str, Any]) -> None:
         reply = json.loads(sys.stdin.readline())
         answer(identity, text(json.dumps(reply.get("result") or reply["error"]["message"])))
         return
+    if behaviour == "nags":
+        for number in range(100):
+            send({"jsonrpc": "2.0", "id": number, "method": "elicitation/create", "params": {"message": "Who?"}})
+        replies = [json.loads(sys.stdin.readline()) for _ in range(84)]
+        answer(identity, text(json.dumps([reply["error"]["message"] for reply in replies])))
+        return
     if behaviour == "big":
         answer(identity, text("y" * len(params["arguments"]["text"])))
         return

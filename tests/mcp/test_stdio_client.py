@@ -228,6 +228,19 @@ async def test_a_question_goes_to_the_one_call_in_progress() -> None:
         assert "no single call" in reply.result.decode()
 
 
+async def test_questions_without_end_are_refused_beyond_a_few() -> None:
+    async def never(method: str, params: bytes) -> bytes:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async with open_stdio(awkward("nags", capabilities=b'{"elicitation":{}}')) as client:
+        with trio.fail_after(20):
+            reply = await client.call_tool("t0", b"{}", on_question=never)
+        refused = json.loads(json.loads(reply.result)["content"][0]["text"])
+        assert len(refused) == 84
+        assert all("wait for answers already" in reason for reason in refused)
+
+
 async def test_nothing_of_a_connector_is_left_behind(tmp_path: Path) -> None:
     """acceptance 31: deaf children, one of them daemonised."""
     pids = tmp_path / "pids"

@@ -18,7 +18,16 @@ import trio
 from delta_actors.mcp.client_calls import OnProgress, OnQuestion, OpenCall
 from delta_actors.mcp.client_process import GuardedProcess
 from delta_protocol import jsonrpc
-from delta_protocol.jsonrpc import METHOD_NOT_FOUND, Id, Json, Malformed, Notification, Request, Response
+from delta_protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    Id,
+    Json,
+    Malformed,
+    Notification,
+    Request,
+    Response,
+)
 from delta_protocol.mcp.errors import ClientCannot, McpError, NotSent, RpcError
 from delta_protocol.mcp.handshake import with_meta
 from delta_protocol.mcp.lines import LineSplitter, LineTooLong
@@ -27,8 +36,8 @@ from delta_protocol.mcp.versions import META_PROGRESS_TOKEN, QUESTIONS
 
 _QUEUED = 64
 _CONTROL_QUEUED = 1024
-_JUNK_KEPT = 5
-_JUNK_LENGTH = 200
+_MOST_QUESTIONS = 16
+"""Questions of the server that may wait for answers at once."""
 
 
 class _Progress(msgspec.Struct, rename="camel"):
@@ -44,7 +53,6 @@ class LineClient:
     def __init__(self, process: GuardedProcess, max_line: int) -> None:
         self.process = process
         self.junk_lines = 0
-        self.junk: list[str] = []
         self.on_notification: Callable[[str], None] = lambda _method: None
         self.closed = trio.Event()
         self.close_reason = ""
@@ -166,12 +174,12 @@ class LineClient:
 
     def _take(self, line: bytes | LineTooLong, questions: trio.Nursery) -> None:
         if isinstance(line, LineTooLong):
-            self._count_junk("(a line over the limit)")
+            self.junk_lines += 1
             return
         try:
             message = jsonrpc.parse(line)
         except Malformed:
-            self._count_junk(line[:_JUNK_LENGTH].decode(errors="replace"))
+            self.junk_lines += 1
             return
         match message:
             case Response():
@@ -182,11 +190,6 @@ class LineClient:
                 self._notification(message)
             case Request():
                 self._asked(message, questions)
-
-    def _count_junk(self, line: str) -> None:
-        self.junk_lines += 1
-        if len(self.junk) < _JUNK_KEPT:
-            self.junk.append(line)
 
     def _notification(self, message: Notification) -> None:
         if message.method != "notifications/progress":
@@ -206,6 +209,10 @@ class LineClient:
         if request.method not in QUESTIONS or len(callers) != 1 or callers[0].on_question is None:
             reason = f"{request.method}: no single call in progress takes questions"
             self._post(jsonrpc.encode_error(request.id, METHOD_NOT_FOUND, reason), None)
+            return
+        if len(questions.child_tasks) >= _MOST_QUESTIONS:
+            reason = f"{request.method}: {_MOST_QUESTIONS} questions wait for answers already"
+            self._post(jsonrpc.encode_error(request.id, INTERNAL_ERROR, reason), None)
             return
         questions.start_soon(self._answer, request, callers[0])
 
