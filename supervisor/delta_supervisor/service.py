@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
+from delta_actors.runtime.supervising import RestartIntensityExceeded
 from delta_supervisor.notify import Notifier
 from delta_supervisor.reap import become_subreaper, reap_orphans
 from delta_supervisor.spawn import Zygote
-from delta_supervisor.supervisor import RestartIntensityExceeded, Supervisor
+from delta_supervisor.supervisor import Supervisor
 
 _ORPHAN_INTERVAL = 5.0
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import trio
 
+from delta_actors.runtime.supervising import RestartIntensityExceeded
 from delta_protocol.codecs import exact_json
 from delta_protocol.config import StackConfig
-from delta_protocol.errors import DeltaError
 from delta_protocol.supervision import Backoff, Intensity, Member, RestartTable, Strategy
 from delta_protocol.wire.control import ActorStatistics
 from delta_protocol.wire.message import Role
@@ -26,10 +26,6 @@ STOP_MARGIN = 3.0
 """Seconds beyond a child's stop timeout that its end may take: SIGTERM, SIGKILL, the reaping."""
 
 _Exits = trio.MemorySendChannel["tuple[_Slot, int, Exit]"]
-
-
-class RestartIntensityExceeded(DeltaError):
-    """A child died too often in too short a time: everything was stopped. `detail["actor"]` was the last straw."""
 
 
 @dataclass(slots=True)

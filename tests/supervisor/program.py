@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import trio
 
+from delta_actors.runtime import RestartIntensityExceeded
 from delta_protocol.config import ActorConfig
 from delta_protocol.errors import DeltaError
 from delta_protocol.wire.message import Role
@@ -18,7 +19,6 @@ from delta_supervisor.notify import Notifier
 from delta_supervisor.prepare import ACTORS, prepare
 from delta_supervisor.spawn import Zygote
 from delta_supervisor.stack import Stack
-from delta_supervisor.supervisor import RestartIntensityExceeded
 
 QUICK = ActorConfig(heartbeat=0.1, heartbeat_timeout=1.0, stop_timeout=2.0)
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import trio
 
+from delta_actors.runtime import RestartIntensityExceeded
 from delta_protocol.config import ActorConfig
 from delta_protocol.supervision import Strategy
 from delta_protocol.wire.message import Role
 from delta_supervisor import Supervisor
 from delta_supervisor.spawn import Zygote
-from delta_supervisor.supervisor import RestartIntensityExceeded
 from tests.supervisor.conftest import MakeSupervisor, alive, config, until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd")

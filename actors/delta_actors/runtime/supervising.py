@@ -12,6 +12,7 @@ from delta_actors.runtime.actor import Actor
 from delta_actors.runtime.birth import Birth
 from delta_actors.runtime.failures import sole
 from delta_actors.runtime.host import Host
+from delta_protocol.errors import DeltaError
 from delta_protocol.supervision import RestartTable
 
 log = logging.getLogger("delta.actors")
@@ -19,8 +20,11 @@ log = logging.getLogger("delta.actors")
 ActorFactory = Callable[[], Actor]
 
 
-class RestartIntensityExceeded(Exception):
-    """Actors crashed more often than the table allows: all were stopped. `__cause__` is the last crash."""
+class RestartIntensityExceeded(DeltaError):
+    """Actors ended more often than the table allows: all were stopped. `detail["actor"]` was the last straw.
+
+    `__cause__` is the last crash, where it happened in this process.
+    """
 
 
 class Life:
@@ -78,7 +82,7 @@ class TaskSupervisor:
             for other in decision.stop:
                 await self._stop(other)
             if decision.escalate:
-                raise RestartIntensityExceeded(f"{role} crashed once too often") from error
+                raise RestartIntensityExceeded(f"{role} crashed once too often", actor=role) from error
             if decision.start:
                 self._nursery.start_soon(self._restart, decision.start, decision.delay)
 

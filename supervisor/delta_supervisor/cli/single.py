@@ -44,11 +44,12 @@ def run_single(role: Role, flags: Flags) -> int:
         )
     import trio
 
+    from delta_actors.runtime.supervising import RestartIntensityExceeded
     from delta_supervisor.child import Child
     from delta_supervisor.notify import Notifier
     from delta_supervisor.service import Service
     from delta_supervisor.spawn import Zygote
-    from delta_supervisor.supervisor import RestartIntensityExceeded, Supervisor
+    from delta_supervisor.supervisor import Supervisor
 
     key = _key(make_private(loaded.state_dir))
     run = make_private(runtime_dir(loaded.state_dir))

@@ -77,10 +77,10 @@ def _serve(
 ) -> int:
     import trio
 
+    from delta_actors.runtime.supervising import RestartIntensityExceeded
     from delta_supervisor.notify import Notifier
     from delta_supervisor.spawn import Zygote
     from delta_supervisor.stack import Stack
-    from delta_supervisor.supervisor import RestartIntensityExceeded
 
     async def serve() -> None:
         zygote = Zygote(launched=launched, report=report)
