@@ -22,8 +22,9 @@ from delta_actors.sandbox.pool import Pool
 from delta_actors.sandbox.program import ProgramRun
 from delta_actors.sandbox.views import namespaces
 from delta_actors.sandbox.zygote import PRELUDE
+from delta_protocol.config import ProgramLimits
 from delta_protocol.wire.registry import ReadTool, ToolReply
-from delta_protocol.wire.sandbox import ProgramLimits, RunProgram
+from delta_protocol.wire.sandbox import RunProgram
 from delta_protocol.wire.worker import Run, decode_calls
 from tests.benchmarks.tables import Table, interleaved, median, ms, percentile
 from tests.sandbox.world import CATALOGUE, FROZEN, SEED, STATE, TICKET, ok

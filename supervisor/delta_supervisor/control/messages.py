@@ -86,7 +86,6 @@ class Attached(msgspec.Struct, frozen=True, tag="attached"):
 
     pid: int
     differing: tuple[str, ...] = ()
-    configuration: tuple[str, ...] = ()
 
 
 class ControlFailed(msgspec.Struct, frozen=True, tag="failed"):

@@ -149,7 +149,7 @@ class ControlServer:
                 return Admitted(self._stack.operator_grants)
             case AttachRequest(fingerprints=fingerprints):
                 differing = self._stack.compare(fingerprints) if fingerprints is not None else ()
-                return Attached(os.getpid(), differing, self._stack.status().configuration)
+                return Attached(os.getpid(), differing)
 
 
 def _peer(stream: trio.SocketStream) -> tuple[int, int]:
