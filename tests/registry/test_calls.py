@@ -114,7 +114,7 @@ async def test_an_internal_error_of_a_planned_call_does_not_say_that_nothing_was
         assert "broke half way" in reply.message
 
 
-async def test_a_connectors_own_secrets_are_not_in_its_errors_nor_in_its_status(
+async def test_a_connectors_own_secrets_are_neither_in_its_errors_nor_its_status(
     tmp_path: Path,
 ) -> None:  # acceptance 76
     connector = fake(tmp_path / "fake", env={"API_KEY": "sk-planted-31337"})
