@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from delta_protocol.catalogue import apitext, arguments, build, describe, names
 from delta_protocol.catalogue.model import Catalogue, Connector, ConnectorState, Mode
 from delta_protocol.catalogue.search import search
-from delta_protocol.catalogue.tokens import estimate
 from delta_protocol.catalogue.visible import visible
 from delta_protocol.codecs import exact_json
 from delta_protocol.config import ConnectorConfig
 from delta_protocol.errors import Invalid, LimitExceeded
+from delta_protocol.tokens import estimate
 from tests import shared_data
 from tests.catalogue.listings import STRING, catalogue, connector, definition, named, obj, tickets
 

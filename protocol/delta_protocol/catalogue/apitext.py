@@ -8,13 +8,14 @@ first.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from delta_protocol import tokens
 from delta_protocol.catalogue import signatures
 from delta_protocol.catalogue.model import Catalogue, Connector, ConnectorState
 from delta_protocol.catalogue.notation import Level
-from delta_protocol.catalogue.tokens import pieces, with_margin
 from delta_protocol.errors import LimitExceeded
 
 HEAD = (
@@ -90,20 +91,20 @@ class _Text:
     def fit(self, budget: int) -> str:
         """Shorten the longest lines, step by step, until the whole fits."""
         lines = self._lines
-        cost = [pieces(line) + 1 for line in lines]
+        cost = [_cost(line) for line in lines]
         total = sum(cost)
         heap = [(-cost[place], place, int(Level.TYPED), render_at) for place, render_at in self._entries]
         heapq.heapify(heap)
-        while with_margin(total) > budget and heap:
+        while total > budget and heap:
             _, place, level, render_at = heapq.heappop(heap)
             shorter = render_at(Level(level - 1))
             total -= cost[place]
-            lines[place], cost[place] = shorter, pieces(shorter) + 1
+            lines[place], cost[place] = shorter, _cost(shorter)
             total += cost[place]
             if level - 1 > Level.NAME:
                 heapq.heappush(heap, (-cost[place], place, level - 1, render_at))
-        if with_margin(total) > budget:
-            needed = with_margin(total)
+        if total > budget:
+            needed = math.ceil(total)
             raise LimitExceeded(
                 f"limits.api_tokens = {budget} is too small: the connectors' names alone need {needed} tokens. "
                 "Raise it, or disable connectors.",
@@ -112,3 +113,8 @@ class _Text:
                 needed=needed,
             )
         return "\n".join(lines)
+
+
+def _cost(line: str) -> float:
+    """The line's tokens, its end included."""
+    return tokens.cost(line) + 1
