@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from collections.abc import MutableMapping
 from contextlib import suppress
@@ -11,7 +12,7 @@ from pathlib import Path
 from delta_protocol.errors import Refused
 from delta_protocol.wire.message import Role
 from delta_supervisor.control.messages import CONTROL_SOCKET, RELAY_SOCKET
-from delta_supervisor.load import Loaded
+from delta_supervisor.load import ConfigurationError, Loaded
 from delta_supervisor.lock import StateLock
 from delta_supervisor.places import make_private, runtime_dir
 from delta_supervisor.sockets import bind_tcp, bind_unix, take_inherited
@@ -78,6 +79,19 @@ def prepare(loaded: Loaded, environment: MutableMapping[str, str], *, command: s
     return ground
 
 
+def _reachable(ground: Ground, listener: socket.socket) -> socket.socket:
+    """Return `listener`; refuse one that other machines can reach where they would need no token (acceptance 78)."""
+    config = ground.loaded.config
+    if config.auth.require_token or ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
+        return listener
+    listener.close()
+    raise ConfigurationError(
+        f"`http.host` {config.http.host!r} can be reached from other machines and no token is required: "
+        "set `auth.require_token` to true and make tokens with `delta-supervisor token add NAME`, or take 127.0.0.1",
+        path="http.host",
+    )
+
+
 def _bind_http(ground: Ground, environment: MutableMapping[str, str], lenient: bool) -> None:
     inherited = take_inherited(environment)
     given = inherited.pop("http", [])
@@ -88,7 +102,7 @@ def _bind_http(ground: Ground, environment: MutableMapping[str, str], lenient: b
         ground.outside["http"] = given[0]
     elif http.enabled:
         try:
-            ground.outside["http"] = bind_tcp(http.host, http.port)
+            ground.outside["http"] = _reachable(ground, bind_tcp(http.host, http.port))
         except Refused as error:
             if not lenient:
                 raise

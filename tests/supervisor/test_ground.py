@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from delta_protocol.errors import Refused
+from delta_supervisor.load import ConfigurationError, Flags, load
 from delta_supervisor.lock import StateDirLocked, StateLock, is_held, read_owner
 from delta_supervisor.notify import Notifier
 from delta_supervisor.places import LONGEST_SOCKET_PATH, make_private, runtime_dir
+from delta_supervisor.prepare import prepare
 from delta_supervisor.sockets import bind_tcp, bind_unix, take_inherited
 
 
@@ -43,6 +45,14 @@ def test_socket_paths_fit_however_long_the_state_directory_is(length: int) -> No
     run = runtime_dir(Path("/") / ("x" * length))
     assert len(os.fsencode(run / "transport.sock")) <= LONGEST_SOCKET_PATH
     assert run == runtime_dir(Path("/") / ("x" * length))
+
+
+def test_an_open_door_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
+    settings = (("http.host", "0.0.0.0"), ("http.port", "0"))
+    loaded = load(Flags((), tmp_path / "state", settings), {"HOME": str(tmp_path)}, tmp_path)
+    with pytest.raises(ConfigurationError, match="require_token"):
+        prepare(loaded, {}, command="test")
+    assert not is_held(tmp_path / "state")
 
 
 def test_a_directory_is_closed_to_others(tmp_path: Path) -> None:

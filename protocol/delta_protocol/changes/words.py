@@ -23,7 +23,8 @@ def short(value: Tree, name: str = "") -> str:
     if isinstance(value, Filler):
         return "".join(_part(part) for part in value.parts)
     if isinstance(value, str):
-        text = exact_json.encode(value).decode() if value == "" or any(c in value for c in ' \n"') else value
+        plain = value.isprintable() and not any(character in value for character in ' "') and value != ""
+        text = value if plain else exact_json.encode(value).decode()
     else:
         text = _tree_text(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

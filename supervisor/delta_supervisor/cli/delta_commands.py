@@ -27,9 +27,10 @@ from delta_protocol.wire.journal import (
 )
 from delta_protocol.wire.message import Role
 from delta_supervisor.cli.app import json_option, stack_options
-from delta_supervisor.cli.options import DONE
+from delta_supervisor.cli.options import DONE, PARTIAL, command_line
 from delta_supervisor.cli.output import print_json, print_progress, print_text
 from delta_supervisor.cli.program import exit_of_state
+from delta_supervisor.cli.unseen import spelled_out
 from delta_supervisor.load import Flags, Loaded, load
 
 ResultT = TypeVar("ResultT")
@@ -56,6 +57,8 @@ def run(file: TextIO, dry_run: bool, as_json: bool, flags: Flags) -> int:
         print_text(text)
     else:
         print_progress(text)
+    if dry_run and "delta" in facts and not as_json:
+        print_progress(f"From here: {command_line(flags, 'approve', facts['delta']['id'])}")
     return code
 
 
@@ -98,7 +101,13 @@ def undo(delta: str, force: tuple[str, ...], as_json: bool, flags: Flags) -> int
         report = await ref.ask(Undo(delta, force))
         return await ref.ask(Apply(report.id)) if report.state is DeltaState.PLANNED else report
 
-    return _answer(_ask(_loaded(flags), work), as_json)
+    report = _ask(_loaded(flags), work)
+    code = _answer(report, as_json)
+    kept = words.kept_fields(report)
+    if kept and not as_json:
+        forced = [part for field in kept for part in ("--force", field)]
+        print_progress(f"From here: {command_line(flags, 'undo', *forced, delta)}")
+    return PARTIAL if kept and code == DONE else code
 
 
 @click.command()
@@ -113,6 +122,8 @@ def approve(delta: str, only: bool, yes: bool, as_json: bool, flags: Flags) -> i
     report = _ask(loaded, lambda ref: ref.ask(GetDelta(delta)))
     if yes and not loaded.config.auth.approve_without_terminal:
         raise Refused("--yes needs `[auth] approve_without_terminal = true` in the configuration")
+    if report.state not in (DeltaState.WAITING, DeltaState.PLANNED):
+        raise Refused(f"{words.outcome(report).splitlines()[0]}: there is nothing to approve")
     if not yes and not _agreed(words.whole(report)):
         raise Refused(f"{delta} was not approved; decline it with `delta-supervisor decline {delta}`")
 
@@ -179,7 +190,7 @@ def _agreed(card: str) -> bool:
     try:
         # Two files: a terminal cannot be sought, which one for both directions would need.
         with open("/dev/tty", "w", encoding="utf-8") as shown, open("/dev/tty", encoding="utf-8") as typed:
-            shown.write(f"{card}\n\nApply this? [y/N] ")
+            shown.write(f"{spelled_out(card)}\n\nApply this? [y/N] ")
             shown.flush()
             return typed.readline().strip().lower() in ("y", "yes")
     except OSError:

@@ -4,6 +4,7 @@ no time for click.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -70,6 +71,12 @@ def arguments_of(flags: Flags) -> list[str]:
     for key, value in flags.settings:
         arguments += ["--set", f"{key}={value}"]
     return arguments
+
+
+def command_line(flags: Flags, *words: str) -> str:
+    """Return a command to type that means the same stack."""
+    where = [] if flags.state_dir is None else ["--state-dir", str(flags.state_dir)]
+    return shlex.join(["delta-supervisor", *words, *where])
 
 
 def exit_code(error: BaseException) -> int:

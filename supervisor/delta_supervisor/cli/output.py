@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from delta_protocol.errors import DeltaError
+from delta_supervisor.cli.unseen import spelled_out
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
@@ -18,14 +19,15 @@ def print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
 
 
 def print_text(text: str) -> None:
-    """Print plain text to stdout."""
+    """Print text to stdout; what cannot be seen in it is spelled out."""
+    text = spelled_out(text)
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
     sys.stdout.flush()
 
 
 def print_progress(line: str) -> None:
-    """Print a line about what goes on; stderr, so that stdout stays the answer."""
-    sys.stderr.write(f"{line}\n")
+    """Print a line about what goes on, spelled out alike; stderr, so that stdout stays the answer."""
+    sys.stderr.write(f"{spelled_out(line)}\n")
     sys.stderr.flush()
 
 
@@ -43,5 +45,5 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     table = Table(*headings, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(spelled_out, row))
     Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 160).print(table)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -13,10 +15,10 @@ from delta_protocol.errors import DeltaError
 from delta_protocol.wire.message import ACTOR_ROLES, Role
 from delta_protocol.wire.registry import Services, ServiceStatus
 from delta_supervisor.cli.app import json_option, stack_options
-from delta_supervisor.cli.options import CONFIGURATION, DONE
+from delta_supervisor.cli.options import CONFIGURATION, DONE, arguments_of, command_line
 from delta_supervisor.cli.output import print_json, print_progress, print_table, print_text
 from delta_supervisor.control.client import ControlClient, NoStack
-from delta_supervisor.control.messages import StackStatus
+from delta_supervisor.control.messages import ActorStatus, StackStatus
 from delta_supervisor.load import Flags, load
 from delta_supervisor.load.load import leaves, printable
 from delta_supervisor.load.shape import dotted
@@ -39,7 +41,7 @@ def up(as_json: bool, flags: Flags) -> int:
         if as_json:
             print_json(status)
         else:
-            _welcome(status)
+            _welcome(status, flags)
 
     return run_foreground(flags, report=print_progress, on_ready=ready)
 
@@ -152,7 +154,7 @@ def _print_status(found: StackStatus, connectors: tuple[ServiceStatus, ...]) -> 
         [
             (
                 each.name,
-                each.state,
+                _actor_state(each),
                 str(each.pid or ""),
                 str(each.restarts),
                 str(each.in_flight),
@@ -174,16 +176,28 @@ def _print_status(found: StackStatus, connectors: tuple[ServiceStatus, ...]) -> 
         )
 
 
-def _welcome(status: StackStatus) -> None:
+def _welcome(status: StackStatus, flags: Flags) -> None:
+    client = {"command": _program(), "args": ["stdio", *arguments_of(flags)]}
     lines = ["ready"]
     lines += [f"  HTTP clients:  {address}" for address in status.addresses if address.startswith("http")]
     lines += [
-        '  stdio clients: {"command": "delta-supervisor", "args": ["stdio"]}',
-        "  try:           delta-supervisor status",
+        f"  stdio clients: {msgspec.json.encode(client).decode()}",
+        f"  try:           {command_line(flags, 'status')}",
         "  stop:          Ctrl-C",
     ]
     for line in lines:
         print_progress(line)
+
+
+def _program() -> str:
+    """Return how a client, which has its own working directory and PATH, starts this program."""
+    found = shutil.which(sys.argv[0])
+    return "delta-supervisor" if found is None else str(Path(found).absolute())
+
+
+def _actor_state(actor: ActorStatus) -> str:
+    never = actor.state == "exited" and not actor.error
+    return "idle" if never else actor.state
 
 
 COMMANDS = (up, stdio, status, down, check, actor)

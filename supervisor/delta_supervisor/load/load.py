@@ -221,9 +221,9 @@ def _state_dir(flags: Flags, environment: Mapping[str, str], sources: _Sources, 
     configured = sources.tree.pop("state_dir", None)
     origin = sources.origins.pop(("state_dir",), "")
     if flags.state_dir is not None:
-        return (workspace / flags.state_dir).absolute(), "--state-dir"
+        return Path(os.path.abspath(workspace / flags.state_dir)), "--state-dir"
     if named := environment.get("DELTA_STATE_DIR"):
-        return (workspace / named).absolute(), "DELTA_STATE_DIR"
+        return Path(os.path.abspath(workspace / named)), "DELTA_STATE_DIR"
     if configured is None:
         return default_state_dir(), "default"
     if not isinstance(configured, str):
@@ -257,6 +257,8 @@ def printable(config: StackConfig) -> dict[str, Any]:
     plain = cast("dict[str, Any]", msgspec.to_builtins(config))
     plain["actors"] = {str(role): msgspec.to_builtins(config.actor(role)) for role in ACTOR_ROLES}
     for connector in plain["connectors"].values():
+        # No setting: it is told as what it is.
+        del connector["fault"]
         for section in ("env", "headers"):
             hidden = {key: f"(hidden, {len(value)} characters)" for key, value in connector[section].items()}
             connector[section] = hidden

@@ -136,10 +136,19 @@ def _attach(client: ControlClient, loaded: Loaded) -> None:
     if attached.differing:
         raise DifferentConfiguration(
             f"the running stack (process {attached.pid}) was configured differently: "
-            f"{', '.join(attached.differing)} differ; stop it with `delta-supervisor down`, "
+            f"{', '.join(_grouped(attached.differing))} differ; stop it with `delta-supervisor down`, "
             "use its configuration, or choose another --state-dir",
             differing=list(attached.differing),
         )
+
+
+def _grouped(names: Sequence[str]) -> list[str]:
+    """Return dotted names, a connector of which several values differ as one."""
+    connectors = [".".join(name.split(".")[:2]) if name.startswith("connectors.") else name for name in names]
+    several = {each for each in connectors if connectors.count(each) > 1}
+    return list(
+        dict.fromkeys(group if group in several else name for group, name in zip(connectors, names, strict=True))
+    )
 
 
 def _wait(deadline: float, state_dir: Path) -> None:
