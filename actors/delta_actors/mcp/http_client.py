@@ -17,7 +17,7 @@ from delta_actors.mcp.background import background
 from delta_actors.mcp.client import DeltaClient
 from delta_actors.mcp.client_calls import OnProgress, OnQuestion, OpenCall
 from delta_actors.mcp.http_listen import listen_for_changes
-from delta_actors.mcp.http_wire import ERROR_BODY, Post, SessionEnded, exchange, read_bounded
+from delta_actors.mcp.http_wire import ERROR_BODY, Post, SessionEnded, exchange, posted, read_bounded
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import METHOD_NOT_FOUND, Json, Notification, Request
 from delta_protocol.mcp import handshake, versions
@@ -157,7 +157,7 @@ class HttpClient:
         with trio.move_on_after(_COURTESY):
             try:
                 headers = self.headers("", b"{}")
-                async with self._http.stream("POST", self._parameters.url, content=text, headers=headers) as response:
+                async with posted(self._http, self._parameters.url, text, headers) as response:
                     await read_bounded(response, ERROR_BODY)
             except (httpx.HTTPError, NoReply):
                 return

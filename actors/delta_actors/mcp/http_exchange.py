@@ -7,11 +7,15 @@ from typing import Any
 
 import trio
 
-from delta_actors.mcp.http_reply import AsgiSend
-from delta_protocol.mcp.http_ladder import Headers, body_too_large
+from delta_actors.mcp.http_reply import AsgiSend, send_whole
+from delta_protocol.mcp.http_ladder import Headers, HttpRefusal, body_too_large
 from delta_protocol.wire.message import Principal
 
 AsgiReceive = Callable[[], Awaitable[dict[str, Any]]]
+
+_LINGER = 2.0
+_LINGER_BYTES = 64 << 20
+"""For how long, and how much, a refused client may go on sending its body."""
 
 
 class ClientLeft(Exception):
@@ -31,6 +35,7 @@ class Exchange:
         self.started = started
         self.principal = Principal("", "")
         self._receive = receive
+        self._whole = False
 
     async def read_body(self, max_body: int) -> bytes:
         """Return the whole body. Raises `HttpRefusal` (413) as soon as it passes the limit, `ClientLeft`."""
@@ -45,7 +50,25 @@ class Exchange:
             if size > max_body:
                 raise body_too_large(max_body)
             if not message.get("more_body", False):
+                self._whole = True
                 return b"".join(parts)
+
+    async def refuse(self, refusal: HttpRefusal) -> None:
+        """Send a refusal and let the client finish sending, within bounds.
+
+        A connection that is closed with a body still coming is reset, and the client never sees why (RFC 9112 9.6).
+        """
+        await send_whole(self.send, refusal.status, refusal.body, refusal.headers, last=self._whole)
+        if self._whole:
+            return
+        left = _LINGER_BYTES
+        with trio.move_on_after(_LINGER):
+            while left > 0:
+                message = await self._receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    break
+        await self.send({"type": "http.response.body", "body": b""})
 
     async def watch(self, scope: trio.CancelScope | None) -> None:
         """Return once the client left, after cancelling `scope`. hypercorn only queues the event (spec actors 1.1)."""

@@ -8,7 +8,7 @@ import httpx
 import trio
 
 from delta_actors.mcp.client import DeltaClient
-from delta_actors.mcp.http_wire import read_messages
+from delta_actors.mcp.http_wire import posted, read_messages
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import METHOD_NOT_FOUND, Json, Message, Notification, Request
 from delta_protocol.mcp import handshake
@@ -69,7 +69,7 @@ async def _stream(wire: Wire, http: httpx.AsyncClient, url: str, agreement: Agre
         else:
             params = _listen_params(client)
             body = jsonrpc.encode_request(_LISTEN_ID, "subscriptions/listen", params)
-            request = http.stream("POST", url, headers=wire.headers("subscriptions/listen", params), content=body)
+            request = posted(http, url, body, wire.headers("subscriptions/listen", params))
         async with request as response:
             if response.status_code == 200:
                 await read_messages(response, _MAX_EVENT, take)

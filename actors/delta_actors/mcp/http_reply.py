@@ -24,13 +24,13 @@ _SSE = (
 )
 
 
-async def send_whole(send: AsgiSend, status: int, body: bytes = b"", headers: Pairs = ()) -> None:
-    """Send a whole response; with a body it is JSON."""
+async def send_whole(send: AsgiSend, status: int, body: bytes = b"", headers: Pairs = (), *, last: bool = True) -> None:
+    """Send a whole response; with a body it is JSON. Unless `last`, an empty part must follow to end it."""
     pairs = [*headers, (b"content-length", str(len(body)).encode())]
     if body:
         pairs.append(_JSON)
     await send({"type": "http.response.start", "status": status, "headers": pairs})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": body, "more_body": not last})
 
 
 class Reply:

@@ -1,9 +1,10 @@
 """Runs a `DeltaServer` behind hypercorn, under trio, on listening sockets that somebody else opened.
 
 Connections are accepted here and each is given to hypercorn: its own `serve` shortens the queue of connections to 100,
-so that the kernel drops the others of a burst; accepts without limit; and waits for ever for a client that stopped
-reading, since it sends behind a shield. Here the queue is the kernel's longest, connections are bounded, and at the
-end they are cut. The rest of hypercorn's pitfalls (spec actors 1.1) is met in `http_server` and `http_exchange`.
+so that the kernel drops the others of a burst; accepts without limit; keeps what its client has closed; and waits for
+ever for a client that stopped reading, since it sends behind a shield. Here the queue is the kernel's longest,
+connections are bounded, and at the end they are cut. The rest of hypercorn's pitfalls (spec actors 1.1) is met in
+`http_server` and `http_exchange`.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class _Front:
         """Serve one connection to its end; its faults are its own."""
         self._streams.add(stream)
         try:
-            await TCPServer(self._app, self._config, self._context, ConnectionState({}), cast("Any", stream))
+            await _Connection(self._app, self._config, self._context, ConnectionState({}), cast("Any", stream)).run()
         except Exception:
             logger.exception("a connection failed")
         finally:
@@ -101,6 +102,14 @@ class _Front:
             for stream in self._streams:
                 with contextlib.suppress(OSError):
                     stream.socket.shutdown(socket.SHUT_RDWR)
+
+
+class _Connection(TCPServer):
+    """One that ends when its client has closed it, not only once it was idle for too long as well."""
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        await self.idle_task.stop()
 
 
 class _Listener(trio.abc.Listener[trio.SocketStream]):

@@ -106,7 +106,7 @@ class HttpServer:
         try:
             await self._route(exchange)
         except HttpRefusal as refusal:
-            await send_whole(send, refusal.status, refusal.body, refusal.headers)
+            await exchange.refuse(refusal)
         except ClientLeft:
             await trio.lowlevel.checkpoint()
 

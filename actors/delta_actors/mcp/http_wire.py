@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 
 import httpx
@@ -60,6 +60,39 @@ class Post:
     in_session: bool
 
 
+class _Body(httpx.AsyncByteStream):
+    """A body in one piece, as its own iterator.
+
+    httpx's is an async generator, which httpcore abandons where the server answers before it has read everything.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self._left: bytes | None = body
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        body, self._left = self._left, None
+        if body is None:
+            raise StopAsyncIteration
+        return body
+
+
+@contextlib.asynccontextmanager
+async def posted(
+    http: httpx.AsyncClient, url: str, body: bytes, headers: Mapping[str, str]
+) -> AsyncGenerator[httpx.Response, None]:
+    """Send a POST; the response is open in the block. Raises `httpx.HTTPError`."""
+    request = http.build_request("POST", url, content=body, headers=dict(headers))
+    request.stream = _Body(body)
+    response = await http.send(request, stream=True)
+    try:
+        yield response
+    finally:
+        await response.aclose()
+
+
 async def exchange(
     http: httpx.AsyncClient,
     post: Post,
@@ -72,7 +105,7 @@ async def exchange(
     `on_session` gets the session id of an `initialize` response.
     """
     try:
-        async with http.stream("POST", post.url, content=post.body, headers=dict(post.headers)) as response:
+        async with posted(http, post.url, post.body, post.headers) as response:
             call.sent = True
             if versions.HEADER_SESSION in response.headers:
                 on_session(response.headers[versions.HEADER_SESSION])
