@@ -62,12 +62,12 @@ def parse_auto(arguments: Sequence[str]) -> tuple[Flags, int] | None:
 
 
 def arguments_of(flags: Flags) -> list[str]:
-    """Return the command line that means `flags`: for the stack that a relay starts."""
+    """Return the command line that means `flags`: paths absolute, for whoever has another working directory."""
     arguments: list[str] = []
     for file in flags.config:
-        arguments += ["--config", str(file)]
+        arguments += ["--config", str(file.absolute())]
     if flags.state_dir is not None:
-        arguments += ["--state-dir", str(flags.state_dir)]
+        arguments += ["--state-dir", str(flags.state_dir.absolute())]
     for key, value in flags.settings:
         arguments += ["--set", f"{key}={value}"]
     return arguments
