@@ -154,7 +154,7 @@ class World:
 
     def do_create_entities(self, entities: list[Any]) -> Any:
         self.entities.update({each["name"]: each for each in entities})
-        return {"entities": entities}
+        return entities
 
     def do_delete_entities(self, entityNames: list[str]) -> Any:
         for name in entityNames:
@@ -166,7 +166,7 @@ class World:
 
     def do_create_relations(self, relations: list[Any]) -> Any:
         self.relations += relations
-        return {"relations": relations}
+        return relations
 
     def do_delete_relations(self, relations: list[Any]) -> Any:
         self.relations = [each for each in self.relations if each not in relations]
