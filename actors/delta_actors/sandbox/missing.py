@@ -14,6 +14,7 @@ _MESSAGE: Final = re.compile(
     r"cannot read property '(?P<property>[^']+)' of"
     r"|^'?(?P<variable>[\w$]+)'? is not defined"
     r"|^[\w$.]+ has no '(?P<member>[^']+)'"
+    r"|is a promise, which has no '(?P<early>[^']+)'"
 )
 
 
@@ -25,7 +26,7 @@ def located(source: str, name: str, message: str, line: int, column: int) -> tup
     found = _MESSAGE.search(message) if name in _NAMES and line else None
     if found is None:
         return line, column
-    word = found["property"] or found["variable"] or found["member"]
+    word = found["property"] or found["variable"] or found["member"] or found["early"]
     before = r"(?<![\w$])" if found["variable"] else r"(?:\.\s*|\[\s*[\"']?)"
     pattern = re.compile(rf"{before}({re.escape(word)})(?![\w$])")
     places = [

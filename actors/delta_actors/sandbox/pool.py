@@ -332,17 +332,21 @@ def crashed(ended: WorkerEnded, worker: Worker) -> ActorCrashed | None:
 
 async def _start_zygote(settings: dict[str, Any]) -> _Generation:
     ours, theirs = socket.socketpair()
-    with theirs:
-        process = await trio.lowlevel.open_process(
-            zygote_command(settings, theirs.fileno()),
-            pass_fds=(theirs.fileno(),),
-            env={},
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+    try:
+        with theirs:
+            process = await trio.lowlevel.open_process(
+                zygote_command(settings, theirs.fileno()),
+                pass_fds=(theirs.fileno(),),
+                env={},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+    except BaseException:
+        ours.close()
+        raise
     return _Generation(process, trio.socket.from_stdlib_socket(ours))
 
 

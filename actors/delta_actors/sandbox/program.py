@@ -16,7 +16,9 @@ from delta_actors.sandbox.missing import located
 from delta_actors.sandbox.pool import Pool, Worker, WorkerEnded, crashed
 from delta_actors.sandbox.reads import Reads
 from delta_actors.sandbox.views import namespaces, unknown_name
-from delta_protocol.catalogue.model import Catalogue
+from delta_protocol.catalogue import arguments
+from delta_protocol.catalogue.model import Catalogue, find_tool
+from delta_protocol.changes.model import Recording
 from delta_protocol.changes.plan import build_plan, place
 from delta_protocol.changes.recording import split
 from delta_protocol.errors import DeltaError, Invalid, LimitExceeded, ProtocolViolation
@@ -205,6 +207,9 @@ class ProgramRun:
         made = list(self._reads)
         recording = assembly.recording(done, made)
         returned = assembly.returned(done)
+        wrong = self._wrong_call(recording)
+        if wrong is not None:
+            return self._failed(wrong, done.console)
         try:
             plan = build_plan(recording, self._catalogue)
         except Invalid as error:
@@ -221,6 +226,20 @@ class ProgramRun:
             notes=done.notes,
             fuel=self._fuel,
         )
+
+    def _wrong_call(self, recording: Recording) -> ProgramError | None:
+        """Return the error of the first planned call whose arguments its tool does not take."""
+        for write in recording.writes:
+            connector = self._catalogue.connector(write.connector)
+            tool = None if connector is None else find_tool(connector, write.tool)
+            if tool is None:
+                continue
+            try:
+                arguments.check(tool, write.arguments.json, [hole.path for hole in write.arguments.holes])
+            except Invalid as error:
+                lines = self._lines(write.line)
+                return ProgramError("runtime", "Invalid", error.message, write.line, write.column, lines)
+        return None
 
     def _failed(self, error: ProgramError, console: tuple[str, ...] = ()) -> ProgramOutcome:
         reads = tuple(entry.as_read() for entry in self._reads)

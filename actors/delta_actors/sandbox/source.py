@@ -52,6 +52,9 @@ _CONDITIONS: Final = frozenset(
 )
 _LOGIC: Final = frozenset({"&&", "||", "??"})
 _EQUALITY: Final = frozenset({"===", "!==", "==", "!="})
+_SIGNS: Final = frozenset({"-", "+", "~"})
+_LATER: Final = frozenset({"||=", "&&=", "??="})
+_NUMBERS: Final = frozenset({"number", "unary_expression", "update_expression", "true", "false", "null", "undefined"})
 _VALUES: Final = frozenset(
     {
         "identifier",
@@ -66,6 +69,10 @@ _VALUES: Final = frozenset(
         "as_expression",
     }
 )
+
+
+PLUS: Final = "_plus"
+"""What the guard's name has more where it stands for a sum."""
 
 
 class SourceError(Exception):
@@ -95,12 +102,18 @@ class Prepared(NamedTuple):
 class _Edits:
     """What the walk over the tree found; offsets are bytes."""
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, text: bytes, guard: str, connectors: frozenset[bytes]) -> None:
+        self.guard = guard
+        self.connectors = connectors
         self.blanked = bytearray(text)
         self.insertions: list[tuple[int, str]] = []
         self.pluses: list[int] = []
         self.typed = False
         self.generic = False
+
+    def insert(self, node: tree_sitter.Node, before: str, after: str = ")") -> None:
+        self.insertions.append((node.start_byte, before))
+        self.insertions.append((node.end_byte, after))
 
     def blank(self, start: int, end: int) -> None:
         self.typed = True
@@ -110,17 +123,17 @@ class _Edits:
 
 
 def prepare(source: str, names: list[str], guard: str) -> Prepared:
-    """Return `source` as an async function of `names` (the last is the guard of conditions).
+    """Return `source` as an async function of `names`, then `guard` (of conditions) and `guard`_plus (of sums).
 
     Raises `SourceError` for TypeScript that cannot be blanked and for a text that ends the function around it.
     """
-    head = f"(async function program({','.join([*names, guard])}){{"
+    head = f"(async function program({','.join([*names, guard, guard + PLUS])}){{"
     text = f"{head}{source}\n}})"
     data = text.encode("utf-8", "replace")
     tree = _PARSER.parse(data)
     _refuse_breakout(tree.root_node, source, len(head))
-    edits = _Edits(data)
-    _walk(tree.root_node, edits, guard, len(head.encode()))
+    edits = _Edits(data, guard, frozenset(name.encode() for name in names))
+    _walk(tree.root_node, edits, len(head.encode()))
     return _apply(text, data, edits, head)
 
 
@@ -163,7 +176,7 @@ def _refuse_breakout(root: tree_sitter.Node, source: str, head: int) -> None:
     raise SourceError("an unmatched } ends the program", min(row + 1, len(lines)), max(1, column - shift))
 
 
-def _walk(root: tree_sitter.Node, edits: _Edits, guard: str, head: int) -> None:
+def _walk(root: tree_sitter.Node, edits: _Edits, head: int) -> None:
     stack = [root]
     while stack:
         node = stack.pop()
@@ -175,6 +188,8 @@ def _walk(root: tree_sitter.Node, edits: _Edits, guard: str, head: int) -> None:
                 row + 1,
                 column + 1 - (head if row == 0 else 0),
             )
+        if kind == "call_expression" and node.children[0].type == "import":
+            kind = "import_statement"
         if kind in _MODULES and node.start_byte >= head:
             row, column = node.start_point
             raise SourceError(
@@ -197,7 +212,7 @@ def _walk(root: tree_sitter.Node, edits: _Edits, guard: str, head: int) -> None:
             for child in node.children:
                 if child.type in _MARKS:
                     edits.blank(child.start_byte, child.end_byte)
-        _guard(node, edits, guard)
+        _guard(node, edits)
         stack.extend(reversed(node.children))
 
 
@@ -207,41 +222,82 @@ def _blank_type(node: tree_sitter.Node, edits: _Edits) -> None:
         edits.generic = True
 
 
-def _guard(node: tree_sitter.Node, edits: _Edits, guard: str) -> None:
+def _guard(node: tree_sitter.Node, edits: _Edits) -> None:
     kind = node.type
     if kind in _CONDITIONS:
-        _wrap(node.child_by_field_name("condition"), edits, guard)
-    elif kind == "unary_expression" and node.children[0].type == "!":
-        _wrap(node.child_by_field_name("argument"), edits, guard)
-    elif kind == "switch_statement":
-        _wrap(node.child_by_field_name("value"), edits, guard)
+        _wrap(node.child_by_field_name("condition"), edits)
+    elif kind == "unary_expression":
+        _guard_unary(node, edits)
+    elif kind in ("switch_statement", "switch_case"):
+        _wrap(node.child_by_field_name("value"), edits)
     elif kind == "for_in_statement":
         # The engine tells no place for what an iteration begins with.
-        _wrap(node.child_by_field_name("right"), edits, guard)
+        _wrap(node.child_by_field_name("right"), edits, promised=False)
+    elif kind in ("variable_declarator", "assignment_expression"):
+        target = node.child_by_field_name("name") or node.child_by_field_name("left")
+        if target is not None and target.type == "array_pattern":
+            _wrap(node.child_by_field_name("value") or node.child_by_field_name("right"), edits)
     elif kind == "member_expression" and node.children[-1].text == b"length":
-        # No place for this either; plain variables are left alone, loops read their length too often.
-        if node.children[0].type != "identifier":
-            _wrap(node.children[0], edits, guard)
+        # No place for this either; in what a loop asks on every turn, plain variables are left alone.
+        if node.children[0].type != "identifier" or not _asked_by_loop(node):
+            _wrap(node.children[0], edits)
     elif kind == "spread_element":
-        _wrap(node.named_children[0] if node.named_child_count else None, edits, guard)
+        _wrap(node.named_children[0] if node.named_child_count else None, edits)
     elif kind == "binary_expression":
-        _guard_binary(node, edits, guard)
-    elif kind == "augmented_assignment_expression" and node.children[1].type == "+=":
-        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        if left is not None and right is not None and not _has_text(right):
+        _guard_binary(node, edits)
+    elif kind == "augmented_assignment_expression":
+        _guard_augmented(node, edits)
+
+
+def _guard_unary(node: tree_sitter.Node, edits: _Edits) -> None:
+    operator, argument = node.children[0].type, node.child_by_field_name("argument")
+    # typeof asks whether a variable is there at all, so a plain one is left alone.
+    asked = operator == "typeof" and argument is not None and argument.type == "member_expression"
+    if operator == "!" or operator in _SIGNS or asked:
+        _wrap(argument, edits)
+
+
+def _guard_augmented(node: tree_sitter.Node, edits: _Edits) -> None:
+    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+    if left is None or right is None or node.has_error:
+        return
+    operator = node.children[1]
+    if operator.type in _LATER and left.type == "identifier":
+        edits.insert(node, f"({edits.guard}({_text(left)}),")
+    elif operator.type == "+=" and not _has_text(right):
+        if left.type == "identifier" and right.type not in _NUMBERS:
+            edits.blanked[operator.start_byte : operator.end_byte] = b"= "
+            edits.insert(right, f"{edits.guard}{PLUS}({_text(left)},")
+        else:
             edits.pluses.append(left.start_byte)
 
 
-def _guard_binary(node: tree_sitter.Node, edits: _Edits, guard: str) -> None:
-    operator = node.children[1].type
+def _guard_binary(node: tree_sitter.Node, edits: _Edits) -> None:
+    operator = node.children[1]
     left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-    if operator in _LOGIC:
-        _wrap(left, edits, guard)
-    elif operator in _EQUALITY:
-        _wrap(left, edits, guard)
-        _wrap(right, edits, guard)
-    elif operator == "+" and left is not None and right is not None and not (_has_text(left) or _has_text(right)):
-        edits.pluses.append(right.start_byte)
+    if operator.type in _LOGIC:
+        _wrap(left, edits, promised=False)
+    elif operator.type in _EQUALITY or operator.type == "**":
+        _wrap(left, edits)
+        _wrap(right, edits)
+    elif operator.type == "+" and left is not None and right is not None and not (_has_text(left) or _has_text(right)):
+        if node.has_error or left.type in _NUMBERS or right.type in _NUMBERS:
+            edits.pluses.append(right.start_byte)
+        else:
+            edits.blanked[operator.start_byte] = ord(",")
+            edits.insert(node, f"{edits.guard}{PLUS}(")
+
+
+def _text(node: tree_sitter.Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")
+
+
+def _asked_by_loop(node: tree_sitter.Node) -> bool:
+    child, parent = node, node.parent
+    while parent is not None and parent.type in ("binary_expression", "parenthesized_expression"):
+        child, parent = parent, parent.parent
+    loops = ("for_statement", "while_statement", "do_statement")
+    return parent is not None and parent.type in loops and parent.child_by_field_name("condition") == child
 
 
 def _has_text(node: tree_sitter.Node) -> bool:
@@ -254,13 +310,20 @@ def _has_text(node: tree_sitter.Node) -> bool:
     return False
 
 
-def _wrap(node: tree_sitter.Node | None, edits: _Edits, guard: str) -> None:
+def _wrap(node: tree_sitter.Node | None, edits: _Edits, *, promised: bool = True) -> None:
+    """Let the guard see the value of `node`; where it is a connector's call, it must not be a promise."""
     if node is not None and node.type == "parenthesized_expression" and node.named_child_count:
         node = node.named_children[0]
     if node is None or node.type not in _VALUES or node.has_error:
         return
-    edits.insertions.append((node.start_byte, f"{guard}("))
-    edits.insertions.append((node.end_byte, ")"))
+    called = promised and node.type == "call_expression" and _root(node) in edits.connectors
+    edits.insert(node, f"{edits.guard}(", ",1)" if called else ")")
+
+
+def _root(node: tree_sitter.Node) -> bytes:
+    while node.type in ("call_expression", "member_expression", "subscript_expression"):
+        node = node.children[0]
+    return node.text or b"" if node.type == "identifier" else b""
 
 
 def _apply(text: str, data: bytes, edits: _Edits, head: str) -> Prepared:
@@ -273,7 +336,8 @@ def _apply(text: str, data: bytes, edits: _Edits, head: str) -> Prepared:
     shifts: dict[int, list[int]] = {1: [1, len(head)]}
     done, grown = 0, {1: 0}
     marks: list[tuple[int, int]] = []
-    for offset, inserted in sorted(edits.insertions, key=lambda item: (item[0], item[1] != ")")):
+    order = sorted(enumerate(edits.insertions), key=_nesting)
+    for offset, inserted in (insertion for _, insertion in order):
         pieces += [bytes(edits.blanked[done:offset]), inserted.encode()]
         done = offset
         line, column = _place(data, starts, offset)
@@ -287,6 +351,13 @@ def _apply(text: str, data: bytes, edits: _Edits, head: str) -> Prepared:
         before = sum(size for at, size in marks if starts[line - 1] <= at <= offset)
         arithmetic.append(f"{line}:{column + before}")
     return Prepared(b"".join(pieces).decode("utf-8", "replace"), text, shifts, arithmetic, edits.typed, edits.generic)
+
+
+def _nesting(item: tuple[int, tuple[int, str]]) -> tuple[int, bool, int]:
+    """Order what is inserted at one offset: what closes before what opens, inner before outer, outer before inner."""
+    index, (offset, inserted) = item
+    opens = not inserted.endswith(")")
+    return offset, opens, index if opens else -index
 
 
 def _place(data: bytes, starts: list[int], offset: int) -> tuple[int, int]:

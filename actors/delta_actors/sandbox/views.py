@@ -7,6 +7,7 @@ import re
 
 import msgspec
 
+from delta_actors.sandbox.hints import INSTEAD
 from delta_protocol.catalogue.model import (
     Binding,
     Catalogue,
@@ -36,11 +37,13 @@ def namespaces(catalogue: Catalogue, code: str) -> tuple[NamespaceView, ...]:
 
 
 def unknown_name(catalogue: Catalogue, message: str) -> str:
-    """Return a ReferenceError's message, completed by the connectors with the nearest names if it names no global."""
+    """Return a ReferenceError's message, completed by what to use instead or by the nearest connectors."""
     found = re.search(r"'?([A-Za-z_$][\w$]*)'? is not defined", message)
     aliases = [item.namespace for item in catalogue.connectors if item.state is not ConnectorState.GONE]
     if found is None:
         return message
+    if found[1] in INSTEAD:
+        return f"{message}; {INSTEAD[found[1]]}"
     near = difflib.get_close_matches(found[1], aliases, 3, 0.5)
     said = f"nearest connectors: {', '.join(near)}" if near else f"connectors: {', '.join(aliases[:5])}"
     more = ", …" if not near and len(aliases) > 5 else ""

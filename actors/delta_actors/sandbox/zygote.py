@@ -39,6 +39,7 @@ PRELUDE = (
     "limits.js",
     "placeholders.js",
     "values.js",
+    "promises.js",
     "membrane.js",
     "connectors.js",
     "entities.js",

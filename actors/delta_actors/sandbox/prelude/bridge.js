@@ -122,6 +122,7 @@ function printed(value) {
   if (typeof value === "string") return readable(value);
   if (isObject(value)) {
     if (weakHas(planned, value)) return "\u27E8" + weakGet(planned, value).label + "\u27E9";
+    if (instance(value, Native.Promise)) return "a Promise (missing await?)";
     if (instance(value, Native.Error)) return text(value.name) + ": " + text(value.message);
     try {
       return readable(stringify(value) ?? text(value));
@@ -159,6 +160,24 @@ function disable() {
     if (i === 0) globalThis.Function = stub;
   }
   globalThis.eval = refuse("eval");
+  delete globalThis.performance;
+}
+// There is no Intl: what its arguments ask for would be passed over in silence.
+function refuseLocales() {
+  const owners = [[Native.Date, ["toLocaleString", "toLocaleDateString", "toLocaleTimeString"]], [Native.Number, ["toLocaleString"]],
+    [Native.BigInt, ["toLocaleString"]], [Native.String, ["localeCompare", "toLocaleLowerCase", "toLocaleUpperCase"]]];
+  for (let i = 0; i < owners.length; i++) {
+    const prototype = owners[i][0].prototype, names = owners[i][1];
+    for (let j = 0; j < names.length; j++) {
+      const name = names[j], native = prototype[name], own = name === "localeCompare" ? 1 : 0;
+      defineProperty(prototype, name, { value: { [name](...values) {
+        if (values[own] !== undefined || values[own + 1] !== undefined) {
+          throw new Native.TypeError(name + " knows no locales or options here (there is no Intl): call it without, or format the value yourself");
+        }
+        return reflect.apply(native, this, arraySlice(values, 0, own));
+      } }[name], writable: true, enumerable: false, configurable: true });
+    }
+  }
 }
 function start(program, source) {
   settings = parse(source);
@@ -180,6 +199,7 @@ function start(program, source) {
   add(values, sleep);
   add(values, fresh);
   add(values, check);
+  add(values, plus);
   try {
     promiseThen(reflect.apply(program, undefined, values), (value) => { outcome = { value, error: null }; },
       (error) => { outcome = { value: null, error: fatal ?? failure(error) }; });
@@ -191,5 +211,7 @@ function createConsole() {
   return { log, info: log, warn: log, error: log, debug: log, trace: log, dir: log, table: log };
 }
 disable();
+refuseLocales();
+guardSearch();
 defineProperty(Native.BigInt.prototype, "toJSON", { value: function toJSON() { return bigText(this); }, writable: true, configurable: true });
 globalThis.__bridge = [start, settle, pump, finish];

@@ -40,7 +40,8 @@ function nearest(name, names) {
 function unknown(view, owner, name, names) {
   const near = nearest(name, names);
   const reason = names.length === 0 && view.detail ? " (" + view.detail + ")" : "";
-  return named("NotFound", owner + " has no '" + name + "'" + reason + (near ? "; nearest: " + near : "")
+  const has = near ? "; nearest: " + near : names.length && names.length <= 12 ? "; it has " + join(names, ", ") : "";
+  return named("NotFound", owner + " has no '" + name + "'" + reason + has
     + '. Look it up: delta_read {refs: ["' + view.name + '"]}');
 }
 function sealed(owner, view, names, table) {
@@ -82,13 +83,13 @@ function argumentsOf(view, tool, given) {
   return value;
 }
 function toolFunction(view, tool) {
-  return (...given) => {
+  return (...values) => {
     const label = view.alias + "." + tool.alias;
     if (tool.fault) throw named("Invalid", label + " cannot be used: " + tool.fault);
     if (tool.effect === "off") throw named("Refused", label + " is switched off by the configuration");
-    const value = argumentsOf(view, tool, given);
-    if (tool.effect === "write") return resolved(written(view, tool, encode(value, label + "'s arguments", true), label));
-    return readTool(view, tool, value, label);
+    const value = argumentsOf(view, tool, values);
+    if (tool.effect === "write") return given(resolved(written(view, tool, encode(value, label + "'s arguments", true), label)), label + "(...)");
+    return given(readTool(view, tool, value, label), label + "(...)");
   };
 }
 function readTool(view, tool, value, label) {

@@ -64,21 +64,22 @@ function collectionObject(view, collection) {
     put(table, name, call);
     add(names, name);
   };
-  if (collection.get) offer("get", (key, extra) => getEntity(view, collection, key, extra));
+  if (collection.get) offer("get", (key, extra) => given(getEntity(view, collection, key, extra), owner + ".get(...)"));
   if (collection.list) offer("list", (filter) => listing(view, collection, collection.list, filter));
   if (collection.search) offer("search", (query) => listing(view, collection, collection.search, query));
-  if (collection.create) offer("create", (value) => createEntity(view, collection, value));
+  if (collection.create) offer("create", (value) => given(createEntity(view, collection, value), owner + ".create(...)"));
   if (collection.update && collection.get) {
     offer("update", (key, fields) => {
       const at = here();
-      return promiseThen(getEntity(view, collection, key), (entity) => standingAt(at, () => {
+      if (!isObject(fields)) throw new Native.TypeError(owner + ".update takes a key and an object of fields");
+      return given(promiseThen(getEntity(view, collection, key), (entity) => standingAt(at, () => {
         const names = objectKeys(fields);
         for (let i = 0; i < names.length; i++) entity[names[i]] = fields[names[i]];
         return entity;
-      }));
+      })), owner + ".update(...)");
     });
   }
-  if (collection.delete) offer("delete", (key) => deleteEntity(view, collection, key));
+  if (collection.delete) offer("delete", (key) => given(deleteEntity(view, collection, key), owner + ".delete(...)"));
   return sealed(owner, view, names, table);
 }
 function keyOfGiven(collection, given, binding) {

@@ -19,13 +19,8 @@ function listing(view, collection, binding, filter) {
     if (part.next !== null) note(owner + ": only the first page was read; `for await` reads all pages");
     return part.items;
   }));
-  const result = {
-    then: (yes, no) => promiseThen(promise(), yes, no),
-    catch: (no) => promiseThen(promise(), undefined, no),
-    finally: (act) => promiseThen(promise(), (items) => { act(); return items; }, (error) => { act(); throw error; }),
-  };
-  put(result, asyncIterator, () => pages(view, collection, binding, filter, value));
-  return result;
+  return awaited(promise, owner + (binding === collection.search ? ".search" : ".list") + "(...)",
+    () => pages(view, collection, binding, filter, value));
 }
 function pages(view, collection, binding, filter, value) {
   let part = null, at = 0, number = 0, seen = 0;

@@ -27,11 +27,8 @@ function placeholder(write, path, label) {
   const proxy = new Native.Proxy(() => {}, {
     get(_, key) {
       if (key === toPrimitive) return (hint) => {
-        if (hint === "number") throw notYet(record);
-        if (hint === "default") {
-          const at = rawPlace(new Native.Error().stack);
-          if (arithmetic[at[0] + ":" + at[1]]) throw notYet(record);
-        }
+        const stack = new Native.Error().stack, at = rawPlace(stack);
+        if (hint === "number" || decides(stack) || hint === "default" && arithmetic[at[0] + ":" + at[1]]) throw notYet(record);
         return token(record);
       };
       if (key === "toString" || key === "toJSON") return () => token(record);
@@ -47,8 +44,45 @@ function placeholder(write, path, label) {
   mapSet(placeholders, id, proxy);
   return proxy;
 }
-// Every condition of the program passes here, since a proxy alone is always true.
-function check(value) {
+// Whether a built-in that does more than join texts asks for a value: parseInt, JSON.parse, startsWith, Date.
+const JOINING = ["String", "join", "concat", "toString", "replace", "replaceAll", "raw"];
+function decides(stack) {
+  const end = indexOf(stack, " (native)"), from = indexOf(stack, "\n") + 1;
+  const line = indexOf(stack, "\n", from);
+  if (end < from || line >= 0 && end > line) return false;
+  return arrayIndexOf(JOINING, substring(stack, indexOf(stack, "at ", from) + 3, end)) < 0;
+}
+// Sums whose operands are not known to be texts or numbers: text and a placeholder give a text, all else is arithmetic.
+function plus(a, b) {
+  if (placeholders.size !== 0) {
+    const left = isObject(a) ? weakGet(planned, a) : undefined, right = isObject(b) ? weakGet(planned, b) : undefined;
+    if (left !== undefined || right !== undefined) {
+      if (left !== undefined && right !== undefined || typeof (left === undefined ? a : b) !== "string") throw notYet(left ?? right);
+      return left === undefined ? a + token(right) : token(left) + b;
+    }
+  }
+  return a + b;
+}
+// Looking for a value among others decides as well, wherever one of them is not there yet.
+function guardSearch() {
+  const names = ["includes", "indexOf", "lastIndexOf"], prototype = getPrototypeOf([]);
+  for (let i = 0; i < names.length; i++) {
+    const name = names[i], native = prototype[name];
+    defineProperty(prototype, name, { value: { [name](...values) {
+      const found = reflect.apply(native, this, values);
+      if (placeholders.size !== 0 && (found === false || found === -1)) {
+        if (this.length) check(values[0]);
+        if (isArray(this)) for (let j = 0; j < this.length; j++) if (isObject(this[j]) && weakHas(planned, this[j])) check(this[j]);
+      }
+      return found;
+    } }[name], writable: true, enumerable: false, configurable: true });
+  }
+}
+// Every condition of the program passes here, since a proxy alone is always true, and so is a promise.
+function check(value, called) {
+  if (called === 1 && isObject(value) && instance(value, Native.Promise)) {
+    throw named("TypeError", "this is a promise, which is always true: await it first");
+  }
   if (placeholders.size === 0) return value;
   if (isObject(value)) {
     if (weakHas(planned, value)) throw notYet(weakGet(planned, value));

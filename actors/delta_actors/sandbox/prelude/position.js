@@ -14,7 +14,7 @@ function digits(source, from) {
 function original(line, column) {
   const list = shifts[line];
   let moved = 0;
-  if (list) for (let i = 0; i < list.length; i += 2) if (list[i] < column) moved += list[i + 1];
+  if (list) for (let i = 0; i < list.length; i += 2) if (list[i] < column) moved += min(list[i + 1], column - list[i]);
   return max(1, column - moved);
 }
 // [line, column] in the program's evaluated text of the innermost program frame of a stack, or [0, 0].
