@@ -106,3 +106,22 @@ async def test_a_cancelled_task_is_not_told_that_the_file_is_closed(tmp_path: Pa
     assert scope.cancelled_caught
     with pytest.raises(Internal, match="closed"):
         await store.get("d_a")
+
+
+async def test_work_that_contradicts_what_is_stored_fails_alone(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "journal.db")
+    await store.insert(record("d_twice"))
+    refused: list[str] = []
+
+    async def again() -> None:
+        with pytest.raises(Internal, match="contradicts"):
+            await store.insert(record("d_twice"))
+        refused.append("d_twice")
+
+    async with trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(store.insert, record(f"d_{number}"))
+            nursery.start_soon(again)
+    assert len(refused) == 20
+    assert len(await store.page(None, None, 50)) == 21
+    await store.close()

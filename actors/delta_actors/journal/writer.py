@@ -113,6 +113,10 @@ def _do(connection: sqlite3.Connection, job: _Job) -> None:
     connection.execute("SAVEPOINT one")
     try:
         job.result = job.work(connection)
+    except sqlite3.IntegrityError as error:
+        # What it wanted contradicts what is stored: its own fault, and nobody else's in the group.
+        connection.execute("ROLLBACK TO one")
+        job.error = Internal(f"the journal refuses what contradicts it: {error}")
     except sqlite3.Error:
         raise
     except Exception as error:  # noqa: BLE001 - crosses to the waiting task as it is
