@@ -2,28 +2,31 @@
 const PromisePrototype = Native.Promise.prototype;
 const { toStringTag } = Symbol;
 
+function early(target, key) {
+  const known = typeof key === "string";
+  throw named("TypeError", target.label + " is a promise" + (known ? ", which has no '" + key + "'" : "")
+    + ": " + (known ? "(await " + target.label + ")." + key : "await " + target.label));
+}
+// One handler for all, and no closure before it is asked for: every host call makes one of these.
+const promiseHandler = {
+  get(target, key) {
+    switch (key) {
+      case "then": return (yes, no) => promiseThen(target.promise(), yes, no);
+      case "catch": return (no) => promiseThen(target.promise(), undefined, no);
+      case "finally": return (act) => promiseThen(target.promise(), (value) => promiseThen(resolved(act()), () => value),
+        (error) => promiseThen(resolved(act()), () => { throw error; }));
+      case asyncIterator: return target.pages;
+      case "constructor": return Native.Promise;
+      case toStringTag: return "Promise";
+      case "toJSON": return undefined;
+    }
+    return typeof key === "symbol" && key !== iterator && key !== toPrimitive ? undefined : early(target, key);
+  },
+  getPrototypeOf: () => PromisePrototype,
+  set: early, defineProperty: early, deleteProperty: early, has: early, ownKeys: early, setPrototypeOf: early,
+};
 function awaited(promise, label, pages) {
-  const early = (key) => {
-    throw named("TypeError", label + " is a promise" + (typeof key === "string" ? ", which has no '" + key + "'" : "")
-      + ": " + (typeof key === "string" ? "(await " + label + ")." + key : "await " + label));
-  };
-  const methods = createObject(null);
-  methods.then = (yes, no) => promiseThen(promise(), yes, no);
-  methods.catch = (no) => promiseThen(promise(), undefined, no);
-  methods.finally = (act) => promiseThen(promise(), (value) => promiseThen(resolved(act()), () => value),
-    (error) => promiseThen(resolved(act()), () => { throw error; }));
-  return new Native.Proxy(createObject(PromisePrototype), {
-    get(_, key) {
-      if (methods[key] !== undefined) return methods[key];
-      if (key === asyncIterator) return pages;
-      if (key === "constructor") return Native.Promise;
-      if (key === toStringTag) return "Promise";
-      if (key === "toJSON" || typeof key === "symbol" && key !== iterator && key !== toPrimitive) return undefined;
-      return early(key);
-    },
-    set: (_, key) => early(key), defineProperty: (_, key) => early(key), deleteProperty: (_, key) => early(key),
-    has: (_, key) => early(key), ownKeys: () => early(), setPrototypeOf: () => early(),
-  });
+  return new Native.Proxy({ __proto__: null, promise, label, pages }, promiseHandler);
 }
 function given(promise, label) {
   return awaited(() => promise, label, undefined);
