@@ -9,10 +9,9 @@ from typing import Any
 
 from delta_protocol.catalogue.results import decoded
 from delta_protocol.changes.apply import Apply
-from delta_protocol.changes.model import Plan
+from delta_protocol.changes.model import CallState, DeltaState, Plan
 from delta_protocol.changes.states import MAYBE_SENT, call_may_move, may_move
 from delta_protocol.changes.steps import Look, Pause, Reply, Save, Send, Step, Steps
-from delta_protocol.wire.journal import CallState, DeltaState
 from delta_protocol.wire.message import Json
 from delta_protocol.wire.registry import Outcome, ToolReply
 from tests.journal.world import World

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from delta_protocol.changes.holes import pack, reference
-from delta_protocol.changes.model import EntityChange, EntityRef, Mutation, Op, Read, Recording, Write
+from delta_protocol.changes.model import DeltaState, EntityChange, EntityRef, Mutation, Op, Read, Recording, Write
 from delta_protocol.changes.plan import build_plan, completed, verify
 from delta_protocol.codecs import exact_json
-from delta_protocol.wire.journal import DeltaState
 from tests.changes.catalogues import catalogue
 from tests.changes.model_store import Driver, machine
 from tests.journal.world import World

@@ -12,12 +12,20 @@ from hypothesis import strategies as st
 
 from delta_protocol.changes.holes import pack, reference
 from delta_protocol.changes.images import NOTHING
-from delta_protocol.changes.model import EntityChange, EntityRef, Plan, Recording, Reversibility, Write
+from delta_protocol.changes.model import (
+    CallState,
+    DeltaState,
+    EntityChange,
+    EntityRef,
+    Plan,
+    Recording,
+    Reversibility,
+    Write,
+)
 from delta_protocol.changes.plan import build_plan, verify
 from delta_protocol.changes.states import CALL, DELTA, MADE
 from delta_protocol.changes.undo import build_undo, reads_needed
 from delta_protocol.codecs import exact_json
-from delta_protocol.wire.journal import CallState, DeltaState
 from tests.changes.catalogues import catalogue
 from tests.changes.model_store import Crash, Driver, machine
 from tests.journal.world import World

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from delta_protocol.answers import compose, program, report
 from delta_protocol.answers.arguments import apply_arguments, delta_arguments, read_arguments
 from delta_protocol.answers.refs import ResultPart, parse
-from delta_protocol.changes.model import Hole, Plan, ResultRef, Text, Value
+from delta_protocol.changes.model import CallState, DeltaState, FieldConflict, Hole, Plan, ResultRef, Text, Value
 from delta_protocol.codecs import exact_json
 from delta_protocol.errors import Invalid
 from delta_protocol.tokens import estimate
-from delta_protocol.wire.journal import CallReport, CallState, DeltaReport, DeltaState, FieldConflict
+from delta_protocol.wire.journal import CallReport, DeltaReport
 from delta_protocol.wire.sandbox import ProgramError
 
 ID = "d_abcdefghijkl"

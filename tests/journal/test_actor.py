@@ -19,7 +19,7 @@ from delta_actors.runtime.refs import ActorRef
 from delta_protocol.answers.report import facts
 from delta_protocol.catalogue.model import Catalogue, Mode
 from delta_protocol.changes.holes import pack, reference
-from delta_protocol.changes.model import EntityChange, EntityRef, Read, Recording, Value, Write
+from delta_protocol.changes.model import CallState, DeltaState, EntityChange, EntityRef, Read, Recording, Value, Write
 from delta_protocol.changes.plan import build_plan, sealed
 from delta_protocol.codecs import exact_json
 from delta_protocol.config import LimitsConfig, StackConfig
@@ -29,10 +29,8 @@ from delta_protocol.wire.journal import (
     Apply,
     Approve,
     Begin,
-    CallState,
     Decline,
     DeltaReport,
-    DeltaState,
     GetDelta,
     ListDeltas,
     Propose,

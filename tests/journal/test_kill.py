@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from delta_protocol.changes.model import CallState, DeltaState
 from delta_protocol.changes.states import MOVING
-from delta_protocol.wire.journal import CallState, DeltaState
 from tests.journal.test_actor import standing
 from tests.journal.world import TICKET, World
 

@@ -11,9 +11,9 @@ import trio
 
 from delta_actors.journal.sqlite import SqliteStore
 from delta_actors.journal.store import CallRecord, Move, Record
+from delta_protocol.changes.model import CallState, DeltaState
 from delta_protocol.changes.steps import CallChange
 from delta_protocol.errors import Internal, NotFound, Refused
-from delta_protocol.wire.journal import CallState, DeltaState
 
 
 def record(name: str, created: float = 0.0, state: DeltaState = DeltaState.PLANNED) -> Record:

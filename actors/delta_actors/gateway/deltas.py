@@ -6,8 +6,9 @@ import trio
 
 from delta_actors.gateway.caller import Caller
 from delta_actors.runtime.actor import Ref
+from delta_protocol.changes.model import DeltaState
 from delta_protocol.errors import ActorCrashed, ActorUnavailable, DeadlineExceeded
-from delta_protocol.wire.journal import Apply, DeltaReport, DeltaState, GetDelta, Settle, Undo
+from delta_protocol.wire.journal import Apply, DeltaReport, GetDelta, Settle, Undo
 from delta_protocol.wire.message import Request
 
 _LOOK = 2.0

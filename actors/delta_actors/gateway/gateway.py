@@ -21,10 +21,11 @@ from delta_protocol.answers import arguments as check
 from delta_protocol.answers.definitions import definitions
 from delta_protocol.catalogue import apitext
 from delta_protocol.catalogue.model import Catalogue
+from delta_protocol.changes.model import DeltaState
 from delta_protocol.codecs import exact_json
 from delta_protocol.config import LimitsConfig
 from delta_protocol.errors import LimitExceeded, Overloaded
-from delta_protocol.wire.journal import DeltaReport, DeltaState, Replan
+from delta_protocol.wire.journal import DeltaReport, Replan
 from delta_protocol.wire.message import Json
 
 _SETTLE = 0.3

@@ -17,10 +17,11 @@ from delta_actors.gateway.deltas import Deltas
 from delta_actors.runtime.actor import Ref
 from delta_protocol.answers import program, report
 from delta_protocol.catalogue.model import Catalogue
+from delta_protocol.changes.model import DeltaState
 from delta_protocol.codecs import exact_json
 from delta_protocol.config import LimitsConfig
 from delta_protocol.errors import DeltaError
-from delta_protocol.wire.journal import Abandon, Begin, Begun, DeltaReport, DeltaState, Propose
+from delta_protocol.wire.journal import Abandon, Begin, Begun, DeltaReport, Propose
 from delta_protocol.wire.sandbox import ProgramError, ProgramOutcome, RunProgram
 
 _LAST_WORDS = 2.0

@@ -113,7 +113,7 @@ class JournalActor(Actor):
         fixed = record.fixed
         if fixed.redacted or not fixed.code:
             raise Refused(f"the program of {request.delta} is not kept whole: submit it again")
-        return Replanned(fixed.code, record.conversation, fixed.options)
+        return Replanned(fixed.code)
 
     async def _approve(self, request: Approve, call: Call) -> DeltaReport:
         _only_from_a_person(call, request.channel)

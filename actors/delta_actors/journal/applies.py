@@ -22,13 +22,12 @@ from delta_actors.runtime.actor import Call, Context
 from delta_protocol.catalogue.model import Catalogue
 from delta_protocol.changes import modes
 from delta_protocol.changes.apply import Apply
-from delta_protocol.changes.model import Plan
+from delta_protocol.changes.model import CallState, DeltaState, Plan
 from delta_protocol.changes.redaction import Redactor, secrets_of
 from delta_protocol.changes.states import MADE, MOVING, PENDING, UNDOABLE
 from delta_protocol.changes.steps import Steps
 from delta_protocol.codecs import exact_json
 from delta_protocol.errors import DeltaError, Refused
-from delta_protocol.wire.journal import CallState, DeltaState
 from delta_protocol.wire.message import Answer, Item, Origin, Principal, Progress, Question, Role
 
 log = logging.getLogger("delta.journal")

@@ -17,10 +17,10 @@ from delta_actors.journal.connectors import Connectors
 from delta_actors.journal.locks import Locks, locks_of
 from delta_actors.journal.store import Move, Record, Store
 from delta_protocol.changes.apply import Apply
+from delta_protocol.changes.model import CallState, DeltaState
 from delta_protocol.changes.redaction import Redactor
 from delta_protocol.changes.states import MAYBE_SENT
 from delta_protocol.changes.steps import CallChange, Look, Pause, Reply, Save, Send, Step, Steps
-from delta_protocol.wire.journal import CallState, DeltaState
 from delta_protocol.wire.registry import Outcome
 
 _STANDS = {

@@ -20,7 +20,7 @@ from delta_actors.journal.store import Move, Record, Store
 from delta_actors.journal.undoing import undo_of
 from delta_actors.runtime.actor import Call, Context
 from delta_protocol.changes import modes
-from delta_protocol.changes.model import Value
+from delta_protocol.changes.model import DeltaState, Value
 from delta_protocol.changes.states import PENDING, UNDOABLE
 from delta_protocol.errors import NotFound, Refused
 from delta_protocol.wire.journal import (
@@ -31,7 +31,6 @@ from delta_protocol.wire.journal import (
     Decline,
     DeltaPage,
     DeltaReport,
-    DeltaState,
     ListDeltas,
     Propose,
     Settle,

@@ -15,13 +15,13 @@ from delta_protocol.catalogue.model import Catalogue
 from delta_protocol.changes.apply import Apply
 from delta_protocol.changes.cards import render
 from delta_protocol.changes.images import Image
-from delta_protocol.changes.model import Plan, PlannedCall, Read, Value
+from delta_protocol.changes.model import CallState, DeltaState, FieldConflict, Plan, PlannedCall, Read, Value
 from delta_protocol.changes.modes import Decision, Verdict
 from delta_protocol.changes.redaction import Redactor, redacted_plan, secrets_of
 from delta_protocol.changes.states import MADE
 from delta_protocol.changes.steps import Progress
 from delta_protocol.codecs import exact_json
-from delta_protocol.wire.journal import Begin, CallState, DeltaState, FieldConflict
+from delta_protocol.wire.journal import Begin
 from delta_protocol.wire.message import Json, Principal
 
 NULL = Value(b"null")

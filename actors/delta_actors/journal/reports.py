@@ -5,11 +5,11 @@ from __future__ import annotations
 from delta_actors.journal.store import CallRecord, Record
 from delta_protocol.changes.cards import way_back
 from delta_protocol.changes.holes import fill
-from delta_protocol.changes.model import Plan, PlannedCall, Value
+from delta_protocol.changes.model import CallState, DeltaState, Plan, PlannedCall, Value
 from delta_protocol.changes.plan import place
 from delta_protocol.changes.states import MADE, PENDING
 from delta_protocol.errors import Invalid
-from delta_protocol.wire.journal import CallReport, CallState, DeltaReport, DeltaState
+from delta_protocol.wire.journal import CallReport, DeltaReport
 from delta_protocol.wire.message import Json
 
 

@@ -16,10 +16,10 @@ import msgspec
 
 from delta_actors.journal.store import CallRecord, Fixed, Move, Record
 from delta_actors.journal.writer import Writer
+from delta_protocol.changes.model import CallState, DeltaState, FieldConflict
 from delta_protocol.changes.states import MOVING, PENDING, call_may_move, may_move
 from delta_protocol.changes.steps import CallChange
 from delta_protocol.errors import Internal, NotFound, Refused
-from delta_protocol.wire.journal import CallState, DeltaState, FieldConflict
 
 _encode = msgspec.msgpack.Encoder().encode
 _fixed = msgspec.msgpack.Decoder(Fixed)

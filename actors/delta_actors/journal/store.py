@@ -11,9 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from delta_protocol.changes.model import Plan, Read, Value
+from delta_protocol.changes.model import CallState, DeltaState, FieldConflict, Plan, Read, Value
 from delta_protocol.changes.steps import CallChange
-from delta_protocol.wire.journal import CallState, DeltaState, FieldConflict
 from delta_protocol.wire.message import Json
 
 

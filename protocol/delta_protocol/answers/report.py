@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from delta_protocol.changes.model import CallState, DeltaState, FieldConflict
 from delta_protocol.codecs import exact_json
 from delta_protocol.shaping import readable, text_of
-from delta_protocol.wire.journal import CallReport, CallState, DeltaReport, DeltaState, FieldConflict
+from delta_protocol.wire.journal import CallReport, DeltaReport
 
 FAILED = frozenset(
     {

@@ -18,7 +18,16 @@ from typing import Any, cast
 from delta_protocol.changes.compensate import roll_back
 from delta_protocol.changes.conflicts import conflicts, entity_label, wanted_by
 from delta_protocol.changes.images import UNKNOWN, entity_name, is_known
-from delta_protocol.changes.model import Plan, PlannedCall, ReadBack, Reversibility, Value
+from delta_protocol.changes.model import (
+    CallState,
+    DeltaState,
+    FieldConflict,
+    Plan,
+    PlannedCall,
+    ReadBack,
+    Reversibility,
+    Value,
+)
 from delta_protocol.changes.probing import RETRIES, acked_by_probe, probe, settle, settle_late
 from delta_protocol.changes.readback import Made
 from delta_protocol.changes.states import MAYBE_SENT
@@ -26,7 +35,6 @@ from delta_protocol.changes.steps import CallChange, Check, Pause, Progress, Rep
 from delta_protocol.changes.verifying import Seen, changes_of, first_missing, read_round
 from delta_protocol.codecs import exact_json
 from delta_protocol.errors import Invalid
-from delta_protocol.wire.journal import CallState, DeltaState, FieldConflict
 from delta_protocol.wire.registry import Outcome
 
 FINISH_FORWARD = 3

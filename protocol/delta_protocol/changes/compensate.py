@@ -9,7 +9,7 @@ from typing import Any
 
 from delta_protocol.changes.holes import dig
 from delta_protocol.changes.images import NOTHING, UNKNOWN, Image, field_of, is_known
-from delta_protocol.changes.model import PlannedCall
+from delta_protocol.changes.model import CallState, DeltaState, PlannedCall
 from delta_protocol.changes.normalise import same
 from delta_protocol.changes.readback import count, countable
 from delta_protocol.changes.states import MADE
@@ -17,7 +17,6 @@ from delta_protocol.changes.steps import CallChange, Pause, Progress, Reply, Sav
 from delta_protocol.codecs import exact_json
 from delta_protocol.codecs.exact_json import is_array, is_object
 from delta_protocol.errors import Invalid
-from delta_protocol.wire.journal import CallState, DeltaState
 from delta_protocol.wire.registry import Outcome
 
 RETRIES = (0.2, 1.0)

@@ -10,11 +10,10 @@ from typing import Any
 
 from delta_protocol.changes.holes import Tree, unpack
 from delta_protocol.changes.images import NOTHING, entity_name, field_of, is_known
-from delta_protocol.changes.model import EntityRef, PlannedCall, Precondition
+from delta_protocol.changes.model import EntityRef, FieldConflict, PlannedCall, Precondition
 from delta_protocol.changes.normalise import same
 from delta_protocol.codecs import exact_json
 from delta_protocol.codecs.exact_json import is_object
-from delta_protocol.wire.journal import FieldConflict
 from delta_protocol.wire.message import Json
 
 

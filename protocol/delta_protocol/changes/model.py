@@ -232,3 +232,50 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
     preconditions: tuple[Precondition, ...] = ()
     notes: tuple[str, ...] = ()
     hash: str = ""
+
+
+class DeltaState(StrEnum):
+    """The one state table of a delta (plan-apply-undo, States of a delta)."""
+
+    PLANNED = "planned"
+    WAITING = "waiting"
+    APPLYING = "applying"
+    APPLIED = "applied"
+    UNDOING = "undoing"
+    UNDONE = "undone"
+    PARTLY_UNDONE = "partly_undone"
+    DECLINED = "declined"
+    EXPIRED = "expired"
+    REFUSED = "refused"
+    ROLLING_BACK = "rolling_back"
+    ROLLED_BACK = "rolled_back"
+    PARTIAL = "partial"
+    UNKNOWN = "unknown"
+    INTERRUPTED = "interrupted"
+
+
+class CallState(StrEnum):
+    """The state of one planned call (plan-apply-undo 5.10)."""
+
+    PLANNED = "planned"
+    INTENT = "intent"
+    SENT = "sent"
+    ACKED = "acked"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    VERIFIED = "verified"
+    DIFFERS = "differs"
+    UNVERIFIABLE = "unverifiable"
+    COMPENSATING = "compensating"
+    COMPENSATED = "compensated"
+    COMPENSATION_FAILED = "compensation_failed"
+
+
+class FieldConflict(msgspec.Struct, frozen=True, array_like=True):
+    """`wanted` is null where the program only read the field."""
+
+    entity: str
+    field: str
+    was: Json
+    now: Json
+    wanted: Json

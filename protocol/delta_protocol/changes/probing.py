@@ -9,14 +9,13 @@ from typing import Any
 
 from delta_protocol.changes.holes import dig
 from delta_protocol.changes.images import UNKNOWN, Image, field_of
-from delta_protocol.changes.model import PlannedCall, ResultRef
+from delta_protocol.changes.model import CallState, PlannedCall, ResultRef
 from delta_protocol.changes.normalise import same
 from delta_protocol.changes.readback import Made, was_made
 from delta_protocol.changes.steps import CallChange, Pause, Progress, Steps, look, save_call
 from delta_protocol.codecs import exact_json
 from delta_protocol.codecs.exact_json import is_array
 from delta_protocol.errors import Invalid
-from delta_protocol.wire.journal import CallState
 
 RETRIES = (0.2, 1.0, 3.0)
 """Seconds before reading again, for connectors that show a change late."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from delta_protocol.wire.journal import CallState, DeltaState
+from delta_protocol.changes.model import CallState, DeltaState
 
 _D = DeltaState
 _C = CallState

@@ -15,13 +15,21 @@ import msgspec
 from delta_protocol.changes.absence import says_absent
 from delta_protocol.changes.holes import fill_tree, unpack
 from delta_protocol.changes.images import NOTHING, UNKNOWN, entity_name, is_known
-from delta_protocol.changes.model import Plan, PlannedCall, ReadBack, Reversibility, Value
+from delta_protocol.changes.model import (
+    CallState,
+    DeltaState,
+    FieldConflict,
+    Plan,
+    PlannedCall,
+    ReadBack,
+    Reversibility,
+    Value,
+)
 from delta_protocol.changes.readback import Expected, image_at, superseded, unfilled
 from delta_protocol.changes.states import MADE
 from delta_protocol.codecs import exact_json
 from delta_protocol.codecs.exact_json import is_object
 from delta_protocol.errors import Invalid
-from delta_protocol.wire.journal import CallState, DeltaState, FieldConflict
 from delta_protocol.wire.message import Json
 from delta_protocol.wire.registry import Outcome
 

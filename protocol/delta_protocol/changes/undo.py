@@ -20,7 +20,7 @@ from delta_protocol.changes.conflicts import entity_label
 from delta_protocol.changes.holes import Tree
 from delta_protocol.changes.images import NOTHING, UNKNOWN, Image, Images, entity_name, entity_of, field_of, is_known
 from delta_protocol.changes.inverses import element_by_key
-from delta_protocol.changes.model import EntityRef, Plan, PlannedCall, ReadBack, Reversibility
+from delta_protocol.changes.model import EntityRef, FieldConflict, Plan, PlannedCall, ReadBack, Reversibility
 from delta_protocol.changes.normalise import same
 from delta_protocol.changes.plan import preconditions_of, sealed
 from delta_protocol.changes.redaction import MARK
@@ -28,7 +28,6 @@ from delta_protocol.changes.steps import Progress
 from delta_protocol.codecs import exact_json
 from delta_protocol.codecs.exact_json import is_array, is_object
 from delta_protocol.errors import Invalid
-from delta_protocol.wire.journal import FieldConflict
 
 
 @dataclass(frozen=True, slots=True)

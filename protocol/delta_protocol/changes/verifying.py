@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from delta_protocol.changes.images import UNKNOWN, Image, is_known
-from delta_protocol.changes.model import PlannedCall
+from delta_protocol.changes.model import CallState, PlannedCall
 from delta_protocol.changes.readback import Expected, Verdict, judge
 from delta_protocol.changes.steps import CallChange, Progress, Steps, look
 from delta_protocol.codecs import exact_json
 from delta_protocol.errors import Invalid
-from delta_protocol.wire.journal import CallState
 from delta_protocol.wire.message import Json
 
 

@@ -2,49 +2,10 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import msgspec
 
-from delta_protocol.changes.model import Plan, Read, Value
+from delta_protocol.changes.model import CallState, DeltaState, FieldConflict, Plan, Read, Value
 from delta_protocol.wire.message import Json, Request
-
-
-class DeltaState(StrEnum):
-    """The one state table of a delta (plan-apply-undo, States of a delta)."""
-
-    PLANNED = "planned"
-    WAITING = "waiting"
-    APPLYING = "applying"
-    APPLIED = "applied"
-    UNDOING = "undoing"
-    UNDONE = "undone"
-    PARTLY_UNDONE = "partly_undone"
-    DECLINED = "declined"
-    EXPIRED = "expired"
-    REFUSED = "refused"
-    ROLLING_BACK = "rolling_back"
-    ROLLED_BACK = "rolled_back"
-    PARTIAL = "partial"
-    UNKNOWN = "unknown"
-    INTERRUPTED = "interrupted"
-
-
-class CallState(StrEnum):
-    """The state of one planned call (plan-apply-undo 5.10)."""
-
-    PLANNED = "planned"
-    INTENT = "intent"
-    SENT = "sent"
-    ACKED = "acked"
-    FAILED = "failed"
-    UNKNOWN = "unknown"
-    VERIFIED = "verified"
-    DIFFERS = "differs"
-    UNVERIFIABLE = "unverifiable"
-    COMPENSATING = "compensating"
-    COMPENSATED = "compensated"
-    COMPENSATION_FAILED = "compensation_failed"
 
 
 class CallReport(msgspec.Struct, frozen=True, array_like=True):
@@ -61,16 +22,6 @@ class CallReport(msgspec.Struct, frozen=True, array_like=True):
     """How it is undone, or why it cannot be."""
     result: Json | None = None
     """The decoded result, once acked (stage-local; long results are cut by the reader, not here)."""
-
-
-class FieldConflict(msgspec.Struct, frozen=True, array_like=True):
-    """`wanted` is null where the program only read the field."""
-
-    entity: str
-    field: str
-    was: Json
-    now: Json
-    wanted: Json
 
 
 class DeltaReport(msgspec.Struct, frozen=True, array_like=True):
@@ -163,8 +114,6 @@ class Replanned(msgspec.Struct, frozen=True, array_like=True):
     """The program as it was submitted."""
 
     code: str
-    conversation: str
-    options: str
 
 
 class Replan(Request[Replanned], frozen=True):

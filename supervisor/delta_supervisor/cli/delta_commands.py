@@ -12,19 +12,10 @@ import click
 
 from delta_actors.runtime.actor import Ref
 from delta_protocol.answers import report as words
+from delta_protocol.changes.model import DeltaState
 from delta_protocol.codecs import exact_json
 from delta_protocol.errors import Refused
-from delta_protocol.wire.journal import (
-    Apply,
-    Approve,
-    Decline,
-    DeltaPage,
-    DeltaReport,
-    DeltaState,
-    GetDelta,
-    ListDeltas,
-    Undo,
-)
+from delta_protocol.wire.journal import Apply, Approve, Decline, DeltaPage, DeltaReport, GetDelta, ListDeltas, Undo
 from delta_protocol.wire.message import Role
 from delta_supervisor.cli.app import json_option, stack_options
 from delta_supervisor.cli.options import DONE, PARTIAL, command_line

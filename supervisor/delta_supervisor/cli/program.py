@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import msgspec
 
+from delta_protocol.changes.model import DeltaState
 from delta_protocol.errors import ActorUnavailable, DeltaError, ProtocolViolation
-from delta_protocol.wire.journal import DeltaState
 from delta_supervisor.cli.options import DONE, INTERNAL, PARTIAL, PROGRAM_ERROR, REFUSED, WAITING
 
 PROTOCOL_VERSION = "2025-11-25"
