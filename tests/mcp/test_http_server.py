@@ -106,6 +106,22 @@ async def test_another_server_with_the_same_key_goes_on_with_a_session() -> None
     listener.close()
 
 
+async def test_another_server_with_the_same_key_goes_on_with_a_question() -> None:
+    settings = ServerSettings(state_key=b"s" * 32)
+    answers = {"content": {"name": "Ann"}, "action": "accept"}, {"roots": [{"uri": "file:///home"}]}
+    call: dict[str, Any] = {"name": "greet", "arguments": {}}
+    listener = listening()
+    result: dict[str, Any] = {}
+    for number, given in enumerate((*answers, None)):
+        async with site(sample_server(Log(), settings), listener=listener) as web:
+            result = (await web.modern(modern(number, "tools/call", **call))).json()["result"]
+        if given is not None:
+            (question,) = result["inputRequests"]
+            call |= {"inputResponses": {question: given}, "requestState": result["requestState"]}
+    listener.close()
+    assert result["content"][0]["text"] == "Hello Ann of file:///home"
+
+
 async def test_a_session_that_was_idle_too_long_is_unknown() -> None:
     async with site(sample_server(Log()), config=HttpConfig(session_idle=0.1)) as web:
         headers = await web.begin()

@@ -1,5 +1,6 @@
 """The transport over its real sockets; what the protocol demands of HTTP is tested with the library."""
 
+import json
 import os
 import socket
 from pathlib import Path
@@ -148,11 +149,34 @@ async def test_a_transport_that_died_is_back_on_the_same_sockets(tmp_path: Path)
             while not house.system.restarts(Role.TRANSPORT):
                 await trio.sleep(0.05)
         async with house.client() as client:
-            assert "get_ticket" in (await client.call("delta_read", refs=["tickets"])).text
-        message = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
+            with trio.fail_after(20):
+                while "get_ticket" not in (await client.call("delta_read", refs=["tickets"])).text:
+                    await trio.sleep(0.1)
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
         async with httpx.AsyncClient(verify=False, trust_env=False) as http:
             answer = await http.post(house.url, json=message, headers={**ACCEPT, "mcp-session-id": session})
         assert answer.status_code == 200
+
+
+async def test_a_client_that_stopped_reading_does_not_hold_the_stop(tmp_path: Path) -> None:
+    with trio.fail_after(60), socket.socket() as stalled:
+        async with open_house(tmp_path, everybody(tmp_path)) as house:
+            session = (await knock(house)).headers["mcp-session-id"]
+            head = {**ACCEPT, "host": "localhost", "mcp-session-id": session, "connection": "keep-alive"}
+            body = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}).encode()
+            lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+            text = f"POST /mcp HTTP/1.1\r\n{lines}content-length: {len(body)}\r\n\r\n".encode() + body
+            stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            stalled.connect(("127.0.0.1", int(house.url.split(":")[2].split("/")[0])))
+            stalled.setblocking(False)
+            for _ in range(4000):
+                try:
+                    stalled.send(text)
+                except BlockingIOError:
+                    break
+            await trio.sleep(1)
+            began = trio.current_time()
+        assert trio.current_time() - began < StackConfig().actor(Role.TRANSPORT).stop_timeout
 
 
 def test_the_session_key_is_made_once_and_kept_private(tmp_path: Path) -> None:

@@ -60,16 +60,17 @@ class TransportActor(Actor):
             limits=limits,
             answered=self._answered,
         )
+        # One key for session ids and for the state of questions (each sealed for its purpose): both outlive a restart.
+        self._key = load_key(context.state_dir / "session.key")
         self._server = DeltaServer(
             "delta",
             importlib.metadata.version(_DISTRIBUTION),
             title="Delta",
             instructions=INSTRUCTIONS,
             tools=self._gateway,
-            settings=ServerSettings(deadline=limits.request_deadline, logging=False),
+            settings=ServerSettings(deadline=limits.request_deadline, logging=False, state_key=self._key),
         )
         self._doorkeeper = Doorkeeper(context.ref(Role.AUTH), required=context.config.auth.require_token)
-        self._key = load_key(context.state_dir / "session.key")
         return addresses
 
     def handlers(self) -> Handlers:
@@ -112,7 +113,9 @@ class TransportActor(Actor):
                 nursery.cancel_scope.cancel()
 
     async def _serve_http(self, listener: socket.socket, shutdown: trio.Event) -> None:
-        # hypercorn is imported where it is used: a stack without HTTP does not pay for it.
+        # hypercorn is imported for the first client that needs it: relays are served at once, and a stack that nobody
+        # calls over HTTP never pays for it.
+        await trio.lowlevel.wait_readable(listener)
         from delta_actors.mcp.http_serve import serve_http
         from delta_actors.mcp.http_server import HttpSettings
 
