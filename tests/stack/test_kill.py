@@ -32,7 +32,7 @@ KILLS = {
 }
 PATIENT = "[supervision]\nmax_restarts = 1000\nwindow = 10.0\nbackoff = 0.05\nbackoff_max = 0.2\n"
 MOVING = {"applying", "rolling_back", "undoing"}
-UNTOUCHED = {"planned", "waiting", "refused", "rolled_back", "declined", "expired", "undone"}
+UNTOUCHED = {"planned", "waiting", "refused", "failed", "rolled_back", "declined", "expired", "undone"}
 
 
 def test_fifty_kills_in_all_are_tried() -> None:

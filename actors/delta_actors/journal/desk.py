@@ -85,19 +85,45 @@ class Desk:
         return report(record, same_as=max(0.0, time.time() - record.created))
 
     async def abandon(self, request: Abandon, call: Call) -> DeltaReport:
-        """End a program without a plan. One that changed nothing leaves nothing behind; a failed one is kept."""
-        program = self._planning.get(request.delta, call.principal)
-        returned = NULL if request.returned is None else Value(request.returned)
-        begin, created = program.begin, program.created
-        record = ended_program(program.id, begin, program.principal.id, created, request.reason, returned)
-        if request.reason:
-            await self._store.insert(record)
-        self._planning.end(program.id)
-        return report(record)
+        """End a program without a plan. One that changed nothing leaves nothing behind; a failed one is kept.
+
+        One whose plan has been stored meanwhile is declined, unless it is past that: its report says what it is.
+        """
+        try:
+            program = await self._planning.take(request.delta, call.principal)
+        except NotFound:
+            record = await self._withdrawn(request.delta, request.reason, call.principal)
+            if record is None:
+                raise
+            return report(record)
+        try:
+            returned = NULL if request.returned is None else Value(request.returned)
+            begin, created = program.begin, program.created
+            record = ended_program(program.id, begin, program.principal.id, created, request.reason, returned)
+            if request.reason:
+                await self._store.insert(record)
+            return report(record)
+        finally:
+            self._planning.end(program.id)
+
+    async def _withdrawn(self, delta: str, reason: str, principal: Principal) -> Record | None:
+        """Decline a stored delta that its client no longer wants and nobody has begun to apply; return it as it is."""
+        async with self._beginning:
+            record = await self._store.get(delta)
+            if record is None or record.principal != principal.id:
+                return None
+            if record.state not in PENDING:
+                return record
+            self._applies.forget(delta)
+            try:
+                move = Move(time.time(), PENDING, DeltaState.DECLINED, reason=reason, note="withdrawn by its client")
+                return await self._store.move(delta, move)
+            except Refused:
+                return await self._store.get(delta)
 
     async def propose(self, request: Propose, call: Call) -> DeltaReport:
         """Take in a plan, decide by mode, and store it."""
-        program = self._planning.get(request.delta, call.principal)
+        program = await self._planning.take(request.delta, call.principal)
         try:
             connectors = self._applies.connectors(call.principal, call.origin)
             catalogue = await self._catalogues.of(request.plan.catalogue)
@@ -237,7 +263,15 @@ class Desk:
         catalogue = await self._catalogues.newest()
         by_person = call.caller == Role.OPERATOR
         stored = await self._stored(await undo_of(record, catalogue, connectors, request.force, by_person=by_person))
-        return await self.apply(stored.id, call) if stored.state is DeltaState.PLANNED else report(stored)
+        if stored.state is not DeltaState.PLANNED:
+            return report(stored)
+        try:
+            return await self.apply(stored.id, call)
+        except trio.Cancelled:
+            if call.cancelled:
+                with trio.CancelScope(shield=True):
+                    await self._withdrawn(stored.id, "the client cancelled", Principal(stored.principal, ""))
+            raise
 
     async def settle(self, request: Settle, call: Call) -> DeltaReport:
         """Finish or roll back an interrupted delta, as a person chose."""
@@ -255,6 +289,8 @@ def _without_calls(record: Record) -> DeltaReport:
 
 
 def _ended(record: Record) -> DeltaReport:
+    if record.state is DeltaState.FAILED:
+        raise Refused(f"the program of {record.id} failed: there is nothing to apply", state="failed", delta=record.id)
     if record.state in {DeltaState.DECLINED, DeltaState.EXPIRED, DeltaState.REFUSED}:
         raise Refused(f"{record.id} is {record.state}: {record.reason}", state=str(record.state), delta=record.id)
     return report(record)

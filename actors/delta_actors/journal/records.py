@@ -109,7 +109,7 @@ def ended_program(delta: str, begin: Begin, principal: str, created: float, reas
     fixed = Fixed(code=begin.code, options=begin.options, catalogue=begin.catalogue, returned=returned)
     return Record(
         id=delta,
-        state=DeltaState.REFUSED if reason else DeltaState.APPLIED,
+        state=DeltaState.FAILED if reason else DeltaState.APPLIED,
         principal=principal,
         conversation=begin.conversation,
         fingerprint=fingerprint(begin, Principal(principal, "")),

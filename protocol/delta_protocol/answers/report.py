@@ -15,6 +15,7 @@ from delta_protocol.wire.journal import CallReport, DeltaReport
 FAILED = frozenset(
     {
         DeltaState.REFUSED,
+        DeltaState.FAILED,
         DeltaState.DECLINED,
         DeltaState.EXPIRED,
         DeltaState.ROLLED_BACK,
@@ -102,7 +103,7 @@ def whole(report: DeltaReport) -> str:
 
 def one_line(report: DeltaReport, now: float) -> str:
     """Return a delta as a line of the journal; `now` is seconds since the epoch."""
-    words = [report.id, str(report.state).replace("_", " "), f"{_seconds(max(0.0, now - report.created))} ago"]
+    words = [report.id, _state(report), f"{_seconds(max(0.0, now - report.created))} ago"]
     if report.undo_of:
         words.append(f"undoes {report.undo_of}")
     if report.undone_by:
@@ -111,6 +112,10 @@ def one_line(report: DeltaReport, now: float) -> str:
     if first:
         words.append(first if len(first) <= 80 else f"{first[:79]}…")
     return " · ".join(words)
+
+
+def _state(report: DeltaReport) -> str:
+    return "program failed" if report.state is DeltaState.FAILED else str(report.state).replace("_", " ")
 
 
 def _head(report: DeltaReport) -> str:
@@ -134,6 +139,8 @@ def _head(report: DeltaReport) -> str:
             return _joined(f"UNKNOWN {name}", *_first_error(report), *_taken_back(report))
         case DeltaState.INTERRUPTED:
             return _joined(f"Interrupted {name}", *_first_error(report), "a person or you must choose")
+        case DeltaState.FAILED:
+            return _joined(f"Program failed {name}", "nothing was changed", *reason)
         case DeltaState.REFUSED | DeltaState.DECLINED | DeltaState.EXPIRED:
             state = [] if report.state is DeltaState.REFUSED or reason else [str(report.state)]
             return _joined(f"Nothing changed {name}", *state, *reason)

@@ -247,6 +247,8 @@ class DeltaState(StrEnum):
     DECLINED = "declined"
     EXPIRED = "expired"
     REFUSED = "refused"
+    FAILED = "failed"
+    """The program itself failed: there was never a plan."""
     ROLLING_BACK = "rolling_back"
     ROLLED_BACK = "rolled_back"
     PARTIAL = "partial"

@@ -35,6 +35,8 @@ DELTA: Mapping[DeltaState, frozenset[DeltaState]] = {
     _D.DECLINED: frozenset(),
     _D.EXPIRED: frozenset(),
     _D.REFUSED: frozenset(),
+    # A program without a plan begins and ends here.
+    _D.FAILED: frozenset(),
     _D.ROLLED_BACK: frozenset(),
 }
 

@@ -19,6 +19,7 @@ _EXITS: Mapping[str, int] = {
     DeltaState.UNDONE: DONE,
     DeltaState.PLANNED: DONE,
     DeltaState.WAITING: WAITING,
+    DeltaState.FAILED: PROGRAM_ERROR,
     DeltaState.REFUSED: REFUSED,
     DeltaState.DECLINED: REFUSED,
     DeltaState.EXPIRED: REFUSED,
