@@ -83,13 +83,21 @@ class Programs:
                 await self._abandon(Abandon(begun.delta, reason))
         final = proposed
         if proposed.state is DeltaState.PLANNED and not begin.dry_run:
-            final = await self._deltas.apply(caller, begun.delta)
+            final = await self._made(caller, begun.delta)
         return Facts(
             _value(outcome, final),
             final,
             console=outcome.console,
             notes=(*outcome.notes, *(note for note in final.notes if note not in outcome.notes)),
         )
+
+    async def _made(self, caller: Caller, delta: str) -> DeltaReport:
+        try:
+            return await self._deltas.apply(caller, delta)
+        except trio.Cancelled:
+            # Its client never learns the id of a plan that was not begun, so nobody else would end it.
+            await self._abandon(Abandon(delta, "the client cancelled"))
+            raise
 
     async def _execute(self, caller: Caller, begin: Begin) -> ProgramOutcome:
         await caller.doing("running the program")
@@ -110,7 +118,7 @@ class Programs:
                 Returned(exact_json.decode(outcome.returned.json)), console=outcome.console, notes=outcome.notes
             )
         error = outcome.error
-        await self._abandon(Abandon(delta, f"{error.name}: {error.message}", reads=outcome.reads))
+        await self._abandon(Abandon(delta, program.reason(error), reads=outcome.reads))
         return Facts(
             failure=program.error_text(error),
             error=program.error_facts(error),

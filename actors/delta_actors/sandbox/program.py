@@ -213,11 +213,9 @@ class ProgramRun:
         try:
             plan = build_plan(recording, self._catalogue)
         except Invalid as error:
-            line = error.detail.get("line")
-            place_of = line if isinstance(line, int) else 0
-            return self._failed(
-                ProgramError("runtime", "Invalid", error.message, place_of, 0, self._lines(place_of)), done.console
-            )
+            line, column = (int(error.detail.get(name) or 0) for name in ("line", "column"))
+            wrong = ProgramError("runtime", "Invalid", error.message, line, column, self._lines(line))
+            return self._failed(wrong, done.console)
         return ProgramOutcome(
             returned=place(split(returned), plan),
             plan=plan,

@@ -36,6 +36,12 @@ def error_text(error: ProgramError) -> str:
     return "\n".join(lines)
 
 
+def reason(error: ProgramError) -> str:
+    """Return the same in one line, for the journal."""
+    where = f" (line {error.line})" if error.line else ""
+    return f"{error.name}: {error.message}{where}"
+
+
 def error_facts(error: ProgramError) -> dict[str, Any]:
     """Return the same for programs: the `error` of structured content."""
     facts: dict[str, Any] = {"kind": error.kind, "name": error.name, "message": error.message[:LONGEST_MESSAGE]}

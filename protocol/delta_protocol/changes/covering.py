@@ -12,7 +12,7 @@ from delta_protocol.changes import binding as bind
 from delta_protocol.changes.definitions import required_parameters
 from delta_protocol.changes.diff import ElementChanges, calls_needed, changed_fields, element_changes
 from delta_protocol.changes.holes import Tree
-from delta_protocol.changes.words import short
+from delta_protocol.changes.words import article, short
 from delta_protocol.errors import Invalid
 
 
@@ -115,7 +115,7 @@ def _unmatched(subject: Subject, name: str, before: dict[str, Any], value: Tree,
     can = sorted(settable | {elements.field for elements in subject.collection.elements})
     if name in settable:
         why = (
-            f"line {line}: `{name}` of {noun} {short(subject.key)} came from a list that may show only part of it; "
+            f"`{name}` of {noun} {short(subject.key)} came from a list that may show only part of it; "
             f"read it with get first"
         )
     else:
@@ -123,5 +123,5 @@ def _unmatched(subject: Subject, name: str, before: dict[str, Any], value: Tree,
         what = f"{short(before.get(name))} → {short(value)}"
         elements = next((e for e in subject.collection.elements if e.field == name), None)
         reason = "cannot be changed like that with its tools" if elements is not None else "cannot be set"
-        why = f"line {line}: `{name}` of a {noun} {reason} ({what}); settable: {listed}"
+        why = f"`{name}` of {article(noun)} {reason} ({what}); settable: {listed}"
     return Invalid(why, line=line, field=name, settable=can)

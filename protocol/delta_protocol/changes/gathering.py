@@ -17,6 +17,7 @@ from delta_protocol.changes.images import Images, entity_name, entity_of
 from delta_protocol.changes.inverses import result_path
 from delta_protocol.changes.model import EntityChange, EntityRef, Mutation, Recording, ResultRef, Write
 from delta_protocol.changes.recording import replay
+from delta_protocol.changes.words import article
 from delta_protocol.codecs import exact_json
 from delta_protocol.codecs.exact_json import is_array, is_object
 from delta_protocol.errors import Invalid
@@ -54,7 +55,7 @@ def connector_of(catalogue: Catalogue, name: str, line: int) -> Connector:
     """Return the connector. Raises `Invalid` for one that the catalogue does not have."""
     connector = catalogue.connector(name)
     if connector is None:
-        raise Invalid(f"line {line}: there is no connector {name!r}", line=line, connector=name)
+        raise Invalid(f"there is no connector {name!r}", line=line, connector=name)
     return connector
 
 
@@ -62,7 +63,7 @@ def collection_of(connector: Connector, name: str, line: int) -> Collection:
     """Return the collection. Raises `Invalid` for one that the connector does not have."""
     found = next((collection for collection in connector.collections if collection.name == name), None)
     if found is None:
-        raise Invalid(f"line {line}: {connector.name} has no collection {name!r}", line=line, collection=name)
+        raise Invalid(f"{connector.name} has no collection {name!r}", line=line, collection=name)
     return found
 
 
@@ -71,9 +72,7 @@ def _changed(change: EntityChange, catalogue: Catalogue) -> Iterable[Gathered]:
     collection = collection_of(connector, change.entity.collection, change.line)
     before, after = exact_json.decode(change.before), unpack(change.after)
     if not is_object(before) or not is_object(after):
-        raise Invalid(
-            f"line {change.line}: a {collection.noun} is no object whose fields could be set", line=change.line
-        )
+        raise Invalid(f"{article(collection.noun)} is no object whose fields could be set", line=change.line)
     key = exact_json.decode(change.entity.key)
     subject = Subject(connector, collection, key, change.complete, change.line, _lines(change.mutations))
     for tool, arguments in cover(subject, before, after):
@@ -93,13 +92,13 @@ def _written(write: Write, catalogue: Catalogue) -> list[Gathered]:
     tool = find_tool(connector, write.tool)
     if tool is None or tool.gone:
         raise Invalid(
-            f"line {write.line}: {connector.name} has no tool {write.tool!r}", line=write.line, tool=write.tool
+            f"{connector.name} has no tool {write.tool!r}", line=write.line, column=write.column, tool=write.tool
         )
     if tool.effect is Effect.OFF:
-        raise Invalid(f"line {write.line}: {connector.name}.{write.tool} is switched off", line=write.line)
+        raise Invalid(f"{connector.name}.{write.tool} is switched off", line=write.line, column=write.column)
     arguments = unpack(write.arguments)
     if not is_object(arguments):
-        raise Invalid(f"line {write.line}: {write.tool} takes one object of arguments", line=write.line)
+        raise Invalid(f"{write.tool} takes one object of arguments", line=write.line, column=write.column)
     call = Gathered(
         connector, write.tool, arguments, write.seq, write.line, direct=write.operation == "call", made=[write.id]
     )
@@ -112,7 +111,7 @@ def _completed(call: Gathered, write: Write) -> list[Gathered]:
     bound, connector = call.bound, call.connector
     if bound is None or len(bound.items) != 1:
         raise Invalid(
-            f"line {write.line}: {write.tool} makes nothing that could be changed afterwards", line=write.line
+            f"{write.tool} makes nothing that could be changed afterwards", line=write.line, column=write.column
         )
     collection, create = bound.collection, bound.binding
     before = bound.fields

@@ -17,6 +17,7 @@ from delta_protocol.changes.holes import Tree, pack, reference
 from delta_protocol.changes.images import NOTHING, UNKNOWN, Images, entity_of, field_of, is_known
 from delta_protocol.changes.model import Inverse, Path, ReadBack, Reversibility
 from delta_protocol.changes.redaction import is_secret, secrets_in
+from delta_protocol.changes.words import article
 from delta_protocol.codecs.exact_json import is_array, is_object
 
 
@@ -157,7 +158,7 @@ def _of_delete(connector: Connector, bound: Bound, images: Images) -> Way:
     collection, create = bound.collection, bound.collection.create
     tool = bound.binding.tool
     if create is None:
-        return _never(f"no tool makes a {collection.noun} again")
+        return _never(f"no tool makes {article(collection.noun)} again")
     if bound.items:
         arguments = bind.create_arguments(create, bound.items)
         return Way(Reversibility.R0, Inverse(create.tool, pack(arguments), f"by {create.tool}"))

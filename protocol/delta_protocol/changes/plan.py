@@ -61,7 +61,7 @@ def _order(calls: list[Gathered], images: Images) -> list[int]:
         unknown = used - maker.keys()
         if unknown:
             raise Invalid(
-                f"line {call.line}: {call.tool} uses something that the program created and deleted again",
+                f"{call.tool} uses something that the program created and deleted again",
                 line=call.line,
             )
         subject, opaque = gathering.subject_of(call)

@@ -16,6 +16,11 @@ from delta_protocol.codecs.exact_json import is_array, is_object
 _LONGEST = 60
 
 
+def article(noun: str) -> str:
+    """Return the noun with its indefinite article."""
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
 def short(value: Tree, name: str = "") -> str:
     """Return a value in at most `_LONGEST` characters; a hole as `⟨result of call 2⟩`."""
     if name and is_secret(name):
