@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from delta_protocol.catalogue.model import ConnectorState
+from delta_protocol.wire.registry import ServiceStatus, state_word
 from delta_supervisor.cli.options import command_line
 from delta_supervisor.cli.output import print_progress, print_table, print_text
 from delta_supervisor.cli.unseen import spelled_out
@@ -43,3 +45,9 @@ def test_all_that_is_printed_is_spelled_out(capsys: pytest.CaptureFixture[str]) 
 def test_a_command_to_type_names_the_stack_that_was_meant() -> None:
     assert command_line(Flags(), "status") == "delta-supervisor status"
     assert command_line(Flags(state_dir=Path("my state")), "status") == "delta-supervisor status --state-dir 'my state'"
+
+
+def test_a_connector_that_nothing_has_begun_is_idle_for_people() -> None:
+    assert state_word(ServiceStatus("a", ConnectorState.STARTING, begun=False)) == "idle"
+    assert state_word(ServiceStatus("a", ConnectorState.STARTING)) == "starting"
+    assert state_word(ServiceStatus("a", ConnectorState.FAILED, begun=False)) == "failed"

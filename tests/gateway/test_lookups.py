@@ -97,3 +97,34 @@ async def test_wrong_arguments_are_named_with_the_signature(house: House) -> Non
             assert answer.is_error
             assert words in answer.text
             assert "delta { code: string" in answer.text
+
+
+async def test_what_there_is_is_said_once_and_said_even_when_no_name_is_near(house: House) -> None:
+    async with house.client() as client:
+        await client.call("delta", code="const t = await tickets.ticket.get('T-1');\nt.status = 'closed';")
+        unknown = (await client.call("delta_read", refs=["delta:d_aaaaaaaaaaaa"])).text
+        for shown in unknown.split("; ")[1].removeprefix("there is ").split(", "):
+            assert unknown.count(shown) == 1
+        assert "there is: tickets" in (await client.call("delta_read", refs=["nonsense"])).text
+
+
+async def test_a_failed_program_is_called_that_and_not_refused(house: House) -> None:
+    async with house.client() as client:
+        await client.call("delta", code="const a = 1;\nthrow new Error('no such luck');")
+        listed = (await client.call("delta_read", refs=["journal"])).text
+        assert "program failed" in listed
+        assert "refused" not in listed
+        shown = (await client.call("delta_read", refs=[f"delta:{listed.split(' ')[0]}"])).text
+        assert shown.startswith("Program failed d_")
+        assert "nothing was changed · Error: no such luck (line 2)" in shown
+
+
+@pytest.mark.parametrize("change", ["t.nope = 1;", "await tickets.update_ticket({id: 'T-1', nope: 1});"])
+async def test_a_change_that_no_tool_makes_fails_as_any_program_does(house: House, change: str) -> None:
+    async with house.client() as client:
+        answer = await client.call("delta", code=f"const t = await tickets.ticket.get('T-1');\n{change}")
+        assert answer.is_error
+        assert "at line 2" in answer.text
+        assert f"2 | {change}" in answer.text
+        assert answer.text.count("line 2") == 1
+        assert "Nothing was changed." in answer.text

@@ -24,7 +24,7 @@ from delta_protocol.codecs import exact_json
 from delta_protocol.errors import DeadlineExceeded, DeltaError, NotFound, Overloaded
 from delta_protocol.shaping import Place, text_of
 from delta_protocol.wire.journal import GetDelta, ListDeltas
-from delta_protocol.wire.registry import Services, ServiceStatus
+from delta_protocol.wire.registry import Services, ServiceStatus, state_word
 from delta_protocol.wire.results import LoadResult
 
 
@@ -63,8 +63,8 @@ class Lookups:
         except (Overloaded, DeadlineExceeded):
             raise
         except DeltaError as error:
-            nearest = error.detail.get("nearest")
-            near = f"; nearest: {', '.join(map(str, nearest))}" if nearest else ""
+            unsaid = [name for name in map(str, error.detail.get("nearest") or ()) if name not in error.message]
+            near = f"; nearest: {', '.join(unsaid)}" if unsaid else ""
             return {"error": error.message + near}
         except trio.TooSlowError:
             return {"error": "there was no answer before this request's deadline"}
@@ -111,7 +111,9 @@ def _described(catalogue: Catalogue, ref: refs.Named) -> str:
     connector = next((one for one in catalogue.connectors if ref.connector in (one.name, one.namespace)), None)
     if connector is None:
         known = [one.namespace for one in catalogue.connectors]
-        raise NotFound(f"there is no connector {ref.connector!r}", nearest=_nearest(ref.connector, known))
+        near = _nearest(ref.connector, known)
+        there_is = "" if near else f"; there is: {', '.join(known) or 'none connected'}"
+        raise NotFound(f"there is no connector {ref.connector!r}{there_is}", nearest=near)
     if not ref.member:
         return describe.connector(connector)
     return _member(connector, ref.member)
@@ -140,7 +142,7 @@ def _health(services: tuple[ServiceStatus, ...]) -> str:
 
 
 def _service(service: ServiceStatus) -> str:
-    said = [f"{service.name}: {service.state}", f"{service.tools} tools"]
+    said = [f"{service.name}: {state_word(service)}", f"{service.tools} tools"]
     if service.server:
         said.append(service.server)
     if service.restarts:

@@ -147,6 +147,7 @@ class Upstream:
         client = first.current if first else None
         waiting = "" if first or known.detail else "it starts when it is first needed"
         return ServiceStatus(
+            begun=first is not None,
             name=self.name,
             state=known.state,
             detail=known.detail or waiting,

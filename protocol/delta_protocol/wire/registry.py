@@ -112,6 +112,13 @@ class ServiceStatus(msgspec.Struct, frozen=True, array_like=True):
     junk_lines: int = 0
     """stdout lines that were no messages (acceptance 29)."""
     stderr_tail: str = ""
+    begun: bool = True
+    """Whether it was ever asked to start."""
+
+
+def state_word(service: ServiceStatus) -> str:
+    """Return the state for people: a connector that nothing has begun to start yet is `idle`."""
+    return "idle" if service.state is ConnectorState.STARTING and not service.begun else str(service.state)
 
 
 class Services(Request[tuple[ServiceStatus, ...]], frozen=True):

@@ -13,7 +13,7 @@ import msgspec
 
 from delta_protocol.errors import DeltaError
 from delta_protocol.wire.message import ACTOR_ROLES, Role
-from delta_protocol.wire.registry import Services, ServiceStatus
+from delta_protocol.wire.registry import Services, ServiceStatus, state_word
 from delta_supervisor.cli.app import json_option, stack_options
 from delta_supervisor.cli.options import CONFIGURATION, DONE, arguments_of, command_line
 from delta_supervisor.cli.output import print_json, print_progress, print_table, print_text
@@ -170,7 +170,7 @@ def _print_status(found: StackStatus, connectors: tuple[ServiceStatus, ...]) -> 
         print_table(
             ("connector", "state", "tools", "restarts", "server", "detail"),
             [
-                (each.name, str(each.state), str(each.tools), str(each.restarts), each.server, each.detail)
+                (each.name, state_word(each), str(each.tools), str(each.restarts), each.server, each.detail)
                 for each in connectors
             ],
         )
