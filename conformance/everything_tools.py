@@ -158,6 +158,13 @@ def add_reports(server: DeltaServer) -> None:
         return "Completed."
 
     @server.tool()
+    async def test_reconnection(context: RequestContext) -> str:
+        """Lets the client go in the middle; over legacy HTTP it comes back for the answer."""
+        await context.close_stream()
+        await trio.sleep(2 * STEP)
+        return "Reconnection test completed successfully."
+
+    @server.tool()
     async def test_trigger_tool_change() -> str:
         """Adds a tool and takes it back."""
         server.tool("test_added_tool", description="There for a moment.")(lambda: "added")

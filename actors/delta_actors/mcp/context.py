@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import trio
 
@@ -27,6 +27,15 @@ class Channel(Protocol):
 
     async def notify(self, text: bytes) -> None:
         """Send a notification that belongs to this request."""
+        ...
+
+
+@runtime_checkable
+class LeavableChannel(Protocol):
+    """A channel whose client can come back for the rest (legacy Streamable HTTP)."""
+
+    async def close_stream(self) -> None:
+        """End the connection; what is sent from now on waits for the client."""
         ...
 
 
@@ -107,6 +116,16 @@ class RequestContext:
             return
         self._last_progress = progress
         await self._channel.notify(outgoing.progress_notification(token, progress, total, message))
+
+    async def close_stream(self) -> None:
+        """Let the client go for now: over legacy HTTP it comes back by itself and is given what was sent meanwhile.
+
+        For long calls behind proxies that cut connections. Elsewhere it does nothing.
+        """
+        if isinstance(self._channel, LeavableChannel):
+            await self._channel.close_stream()
+        else:
+            await trio.lowlevel.checkpoint()
 
     def would_log(self, level: Level) -> bool:
         """Whether `log` would send a message of that level."""

@@ -8,6 +8,7 @@ from typing import Any
 import trio
 
 from delta_actors.mcp.execute import Answer
+from delta_actors.mcp.http_streams import Stream
 from delta_protocol.jsonrpc import single_line
 from delta_protocol.mcp import sse
 from delta_protocol.mcp.http_ladder import Accepts, status_of
@@ -36,9 +37,21 @@ async def send_whole(send: AsgiSend, status: int, body: bytes = b"", headers: Pa
 class Reply:
     """The way back for one request. It becomes a stream when the handler sends something, or takes longer than
     `patience` seconds: then comments keep the connection alive, and a client that went away is noticed.
+
+    `open_stream` makes the stream resumable; `primes` says whether it may begin with an empty event.
     """
 
-    def __init__(self, send: AsgiSend, era: Era, accepts: Accepts, *, patience: float, keep_alive: float) -> None:
+    def __init__(
+        self,
+        send: AsgiSend,
+        era: Era,
+        accepts: Accepts,
+        *,
+        patience: float,
+        keep_alive: float,
+        open_stream: Callable[[], Stream] | None = None,
+        primes: bool = False,
+    ) -> None:
         self._send = send
         self._era: Era = era
         self._accepts = accepts
@@ -47,6 +60,11 @@ class Reply:
         self._lock = trio.Lock()
         self._streaming = False
         self._ended = False
+        self._open_stream = open_stream
+        self._primes = primes
+        self._stream: Stream | None = None
+        self._reader = 0
+        self._closed = False
 
     @property
     def can_stream(self) -> bool:
@@ -61,7 +79,7 @@ class Reply:
         async with self._lock:
             if not self._ended:
                 await self._start_stream()
-                await self._body(sse.encode(single_line(text)))
+                await self._event(single_line(text))
 
     async def finish(self, answer: Answer) -> None:
         """Send the response, and nothing after it.
@@ -77,7 +95,7 @@ class Reply:
     async def _finish(self, answer: Answer) -> None:
         if self._streaming or not self._accepts.json:
             await self._start_stream()
-            await self._body(sse.encode(single_line(answer.text)), more=False)
+            await self._event(single_line(answer.text), last=True)
             return
         headers: list[tuple[bytes, bytes]] = []
         if answer.retry_after is not None:
@@ -90,12 +108,29 @@ class Reply:
             if not self._ended:
                 self._ended = True
                 await self._start_stream()
-                await self._body(b"", more=False)
+                self.abandon()
+                await self._close()
 
-    async def start(self) -> None:
-        """Begin the stream now."""
+    async def close_stream(self) -> None:
+        """Let the client go while its request goes on; it comes back for the rest. Only where that is possible."""
+        async with self._lock:
+            if self._open_stream is None or self._ended or not self._accepts.sse:
+                return
+            await self._start_stream()
+            await self._close()
+            if self._stream is not None:
+                self._stream.attach()
+
+    def abandon(self) -> None:
+        """Nothing follows, whether or not there was a response."""
+        if self._stream is not None:
+            self._stream.end()
+
+    async def send_event(self, event: bytes) -> None:
+        """Send an event that another reply made."""
         async with self._lock:
             await self._start_stream()
+            await self._body(event)
 
     async def keep_alive(self) -> None:
         """Run beside the handler: begin to stream after `patience`, then send comments. Cancelled by the caller."""
@@ -107,6 +142,8 @@ class Reply:
                 if self._ended:
                     return
                 await self._start_stream()
+                if self._closed or not self._connected:
+                    return
                 await self._body(sse.KEEP_ALIVE)
             await trio.sleep(self._keep_alive)
 
@@ -114,6 +151,28 @@ class Reply:
         if not self._streaming:
             self._streaming = True
             await self._send({"type": "http.response.start", "status": 200, "headers": list(_SSE)})
+            if self._open_stream is not None:
+                self._stream = self._open_stream()
+                self._reader = self._stream.attach()
+                await self._body(self._stream.prime(empty=self._primes))
+
+    @property
+    def _connected(self) -> bool:
+        return self._stream is None or self._stream.reads(self._reader)
+
+    async def _event(self, text: bytes, *, last: bool = False) -> None:
+        event = sse.encode(text) if self._stream is None else self._stream.append(text)
+        if last:
+            self.abandon()
+        if not self._connected:
+            await self._close()
+        elif not self._closed:
+            await self._body(event, more=not last)
+
+    async def _close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await self._body(b"", more=False)
 
     async def _body(self, body: bytes, *, more: bool = True) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": more})

@@ -20,6 +20,7 @@ from delta_actors.mcp.execute import Answer, Executor
 from delta_actors.mcp.http_exchange import AsgiReceive, ClientLeft, Exchange
 from delta_actors.mcp.http_reply import AsgiSend, Reply, send_whole
 from delta_actors.mcp.http_sessions import Conversations, HttpSession, Sessions
+from delta_actors.mcp.http_streams import Stream, Streams
 from delta_actors.mcp.session_state import SessionState
 from delta_actors.mcp.subscribers import Subscribers, is_listen, listen, listen_result
 from delta_protocol import jsonrpc
@@ -87,6 +88,7 @@ class HttpServer:
         self._conversations = Conversations()
         self._requests = _Room(settings.config.max_requests)
         self._streams = _Room(settings.config.max_requests)
+        self._resumable = Streams()
 
     def statistics(self) -> dict[str, int]:
         """Return how many requests, streams and sessions are open."""
@@ -241,7 +243,7 @@ class HttpServer:
                 raise RpcError(INVALID_REQUEST, f"a request with the id {call.id!r} is still in progress")
         except RpcError as error:
             raise HttpRefusal.from_rpc(400, error, request.id) from None
-        reply = self._reply(exchange, call, accepts)
+        reply = self._reply(exchange, call, accepts, session)
         ask = partial(session.questions.ask, reply) if reply.can_stream else None
         with self._requests.take(call.id):
             scope = session.scopes[call.id] = trio.CancelScope()
@@ -252,6 +254,7 @@ class HttpServer:
                     )
                     await self._run(exchange, reply, work, cancel_on_leave=False)
             finally:
+                reply.abandon()
                 del session.scopes[call.id]
         if scope.cancelled_caught:
             await reply.end()
@@ -280,9 +283,19 @@ class HttpServer:
             await work()
             nursery.cancel_scope.cancel()
 
-    def _reply(self, exchange: Exchange, call: IncomingCall, accepts: http_ladder.Accepts) -> Reply:
+    def _reply(
+        self, exchange: Exchange, call: IncomingCall, accepts: http_ladder.Accepts, session: HttpSession | None = None
+    ) -> Reply:
         settings = self._settings
-        return Reply(exchange.send, call.era, accepts, patience=settings.patience, keep_alive=settings.keep_alive)
+        return Reply(
+            exchange.send,
+            call.era,
+            accepts,
+            patience=settings.patience,
+            keep_alive=settings.keep_alive,
+            open_stream=partial(self._resumable.open, session.nonce) if session is not None else None,
+            primes=call.version == versions.LATEST_LEGACY,
+        )
 
     async def _get(self, exchange: Exchange) -> None:
         if exchange.headers.get(versions.HEADER_SESSION) is None:
@@ -291,8 +304,24 @@ class HttpServer:
         accepts = http_ladder.read_accept(exchange.headers)
         if not accepts.sse:
             raise HttpRefusal(406, INVALID_REQUEST, "Accept must allow text/event-stream")
+        last_seen = exchange.headers.get(versions.HEADER_LAST_EVENT)
         with self._streams.take():
-            await self._stream(exchange, session, accepts)
+            if last_seen is None:
+                await self._stream(exchange, session, accepts)
+            else:
+                await self._resume(exchange, session, last_seen, accepts)
+
+    async def _resume(
+        self, exchange: Exchange, session: HttpSession, last_seen: str, accepts: http_ladder.Accepts
+    ) -> None:
+        """Give the rest of a request's stream, as it comes."""
+        found = self._resumable.find(session.nonce, last_seen)
+        if found is None:
+            raise HttpRefusal(400, INVALID_REQUEST, f"no stream of this session has the event {last_seen!r}")
+        stream, number = found
+        reply = Reply(exchange.send, "legacy", accepts, patience=0, keep_alive=self._settings.keep_alive)
+        await self._run(exchange, reply, partial(_replay, stream, number, reply), cancel_on_leave=True)
+        await reply.end()
 
     async def _stream(self, exchange: Exchange, session: HttpSession, accepts: http_ladder.Accepts) -> None:
         """Serve the standalone stream; a newer one of the same session takes its place."""
@@ -338,6 +367,13 @@ class _Room:
             yield
         finally:
             self.taken -= 1
+
+
+async def _replay(stream: Stream, number: int, reply: Reply) -> None:
+    reader = stream.attach()
+    while (following := await stream.next_after(number, reader)) is not None:
+        number, event = following
+        await reply.send_event(event)
 
 
 def _not_allowed(method: str) -> HttpRefusal:

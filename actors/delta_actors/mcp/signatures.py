@@ -76,7 +76,9 @@ def read_signature(function: Callable[..., Any], *, closed: bool = True) -> Sign
 
 def each(returned: Any) -> list[Any]:  # noqa: ANN401 - whatever the function returned
     """Return the items of a returned list or tuple, else the one thing that was returned."""
-    return list(cast("list[object] | tuple[object, ...]", returned)) if isinstance(returned, list | tuple) else [returned]
+    return (
+        list(cast("list[object] | tuple[object, ...]", returned)) if isinstance(returned, list | tuple) else [returned]
+    )
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -20,10 +20,15 @@ class EventTooLong(Exception):
     """An event passed the parser's limit."""
 
 
-def encode(data: bytes, *, event: str = "message") -> bytes:
-    """Return an event's text. JSON has no line break outside its tokens that a split would hurt."""
-    lines = b"".join(b"data: " + line + b"\n" for line in data.splitlines() or [b""])
-    return b"event: " + event.encode() + b"\n" + lines + b"\n"
+def encode(data: bytes, *, event: str = "message", id: str | None = None, retry: int | None = None) -> bytes:  # noqa: A002
+    """Return an event's text; `retry` in milliseconds. JSON has no line break outside its tokens that a split would
+    hurt."""
+    head = b"event: " + event.encode() + b"\n"
+    if id is not None:
+        head += b"id: " + id.encode() + b"\n"
+    if retry is not None:
+        head += b"retry: %d\n" % retry
+    return head + (b"".join(b"data: " + line + b"\n" for line in data.splitlines()) or b"data:\n") + b"\n"
 
 
 class SseParser:

@@ -31,6 +31,7 @@ HEADER_VERSION = "mcp-protocol-version"
 HEADER_METHOD = "mcp-method"
 HEADER_NAME = "mcp-name"
 HEADER_SESSION = "mcp-session-id"
+HEADER_LAST_EVENT = "last-event-id"
 HEADER_PARAM = "mcp-param-"
 """Begins the names of headers that mirror arguments (`x-mcp-header`)."""
 
