@@ -20,7 +20,7 @@ UPDATE = one(definition("update_ticket", obj("id", status={"enum": ["open", "clo
     ("given", "words"),
     [
         (b"{}", "missing: id"),
-        (b'{"id":"T-1","lables":[]}', 'unknown: lables (is "labels" meant?)'),
+        (b'{"id":"T-1","lables":[]}', "unknown: lables (did you mean labels?)"),
         (b'{"id":1}', 'wrong: id: 1 is not of type "string"'),
         (b'{"id":"T-1","status":"done"}', 'status: "done" is not one of "open" or "closed"'),
         (b'{"lables":[]}', "missing: id · unknown: lables"),

@@ -203,4 +203,4 @@ def test_check_ends_with_78_for_a_mistake_and_says_where(tmp_path: Path) -> None
     code, printed, errors = check(tmp_path, "[htpp]\nport = 1")
     assert code == 78
     assert printed["error"]["detail"]["path"] == "htpp"
-    assert "did you mean `http`?" in errors
+    assert "did you mean http?" in errors

@@ -47,7 +47,7 @@ async def test_wrong_arguments_never_reach_the_connector(tmp_path: Path) -> None
         ref = from_(system, Role.SANDBOX)
         with pytest.raises(Invalid) as caught:
             await ref.ask(ReadTool("fake", "get_echo", b'{"txet":"x"}'))
-        assert 'is "text" meant?' in caught.value.message
+        assert "did you mean text?" in caught.value.message
         assert "call get_echo" not in calls(tmp_path / "fake")
 
 

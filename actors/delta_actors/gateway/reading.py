@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -22,6 +21,7 @@ from delta_protocol.catalogue.model import Catalogue, Connector
 from delta_protocol.catalogue.search import search
 from delta_protocol.codecs import exact_json
 from delta_protocol.errors import DeadlineExceeded, DeltaError, NotFound, Overloaded
+from delta_protocol.nearest import nearest
 from delta_protocol.shaping import Place, text_of
 from delta_protocol.wire.journal import GetDelta, ListDeltas
 from delta_protocol.wire.registry import Services, ServiceStatus, state_word
@@ -111,7 +111,7 @@ def _described(catalogue: Catalogue, ref: refs.Named) -> str:
     connector = next((one for one in catalogue.connectors if ref.connector in (one.name, one.namespace)), None)
     if connector is None:
         known = [one.namespace for one in catalogue.connectors]
-        near = _nearest(ref.connector, known)
+        near = nearest(ref.connector, known)
         there_is = "" if near else f"; there is: {', '.join(known) or 'none connected'}"
         raise NotFound(f"there is no connector {ref.connector!r}{there_is}", nearest=near)
     if not ref.member:
@@ -126,8 +126,8 @@ def _member(connector: Connector, name: str) -> str:
         return "\n\n".join(found)
     alias = connector.namespace
     known = [one.name for one in connector.collections] + [one.alias for one in connector.tools]
-    nearest = [f"{alias}.{near}" for near in _nearest(name, known)]
-    raise NotFound(f"{alias} has no tool or collection {name!r}", nearest=nearest)
+    near = [f"{alias}.{each}" for each in nearest(name, known)]
+    raise NotFound(f"{alias} has no tool or collection {name!r}", nearest=near)
 
 
 def _found(catalogue: Catalogue, words: str) -> str:
@@ -150,7 +150,3 @@ def _service(service: ServiceStatus) -> str:
     if service.detail:
         said.append(service.detail)
     return " · ".join(said)
-
-
-def _nearest(name: str, known: list[str]) -> list[str]:
-    return difflib.get_close_matches(name, known, 3, 0.4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from delta_actors.runtime.actor import Actor, Call, Context, Handlers
 from delta_protocol.catalogue import arguments, effects
 from delta_protocol.catalogue.model import Catalogue, ConnectorState, Effect, Tool, find_tool
 from delta_protocol.errors import Conflict, NotFound, Refused, WriteNotPlanned
+from delta_protocol.nearest import did_you_mean, nearest
 from delta_protocol.wire.message import Done, Json, Role
 from delta_protocol.wire.registry import (
     CatalogueChanged,
@@ -199,9 +199,10 @@ class RegistryActor(Actor):
             known = self._book.connector(connector)
         tool = find_tool(known, name) or next((one for one in known.tools if one.alias == name), None)
         if tool is None:
-            near = difflib.get_close_matches(name, [one.name for one in known.tools], n=3)
-            hint = f"; is {' or '.join(near)} meant?" if near else ""
-            raise NotFound(f"{connector} has no tool {name}{hint}", connector=connector, nearest=near)
+            names = [one.name for one in known.tools]
+            hint = did_you_mean(name, names, 3)
+            said = f"{connector} has no tool {name}" + (f"; {hint}" if hint else "")
+            raise NotFound(said, connector=connector, nearest=nearest(name, names))
         if tool.gone:
             raise NotFound(f"{connector} no longer has the tool {tool.name}", connector=connector, nearest=[])
         if tool.effect is Effect.OFF:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 
 import msgspec
@@ -18,6 +17,7 @@ from delta_protocol.catalogue.model import (
     Tool,
     find_tool,
 )
+from delta_protocol.nearest import nearest
 from delta_protocol.wire.worker import CollectionView, NamespaceView, ReadBinding, ToolView
 
 
@@ -44,7 +44,7 @@ def unknown_name(catalogue: Catalogue, message: str) -> str:
         return message
     if found[1] in INSTEAD:
         return f"{message}; {INSTEAD[found[1]]}"
-    near = difflib.get_close_matches(found[1], aliases, 3, 0.5)
+    near = nearest(found[1], aliases)
     said = f"nearest connectors: {', '.join(near)}" if near else f"connectors: {', '.join(aliases[:5])}"
     more = ", …" if not near and len(aliases) > 5 else ""
     return f'{message}; {said}{more}. Look them up: delta_read {{refs: [""]}}' if aliases else message

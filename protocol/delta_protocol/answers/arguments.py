@@ -5,7 +5,6 @@ An argument that should be a list or a boolean and comes as its JSON text is tak
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -14,6 +13,7 @@ from delta_protocol.answers.refs import delta_id
 from delta_protocol.codecs import exact_json
 from delta_protocol.codecs.exact_json import is_object
 from delta_protocol.errors import Invalid
+from delta_protocol.nearest import did_you_mean
 from delta_protocol.wire.message import Json
 
 
@@ -99,8 +99,8 @@ def _read(kind: type[ArgumentsT], text: Json) -> ArgumentsT:
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            raise _wrong(kind, f"there is no argument {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
+            near = did_you_mean(name, known)
+            raise _wrong(kind, f"there is no argument {name!r}" + (f"; {near}" if near else ""))
     plain = {name: _unquoted(name, value) for name, value in given.items() if value is not None}
     try:
         return msgspec.convert(plain, type=kind)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -13,6 +12,7 @@ from delta_protocol.catalogue.notation import Level
 from delta_protocol.catalogue.visible import one_line
 from delta_protocol.codecs import exact_json
 from delta_protocol.errors import Invalid
+from delta_protocol.nearest import did_you_mean
 from delta_protocol.wire.message import Json
 
 Path = tuple[str | int, ...]
@@ -115,9 +115,8 @@ def _problems(missing: list[str], unknown: list[str], wrong: list[str], schema: 
 
 
 def _with_nearest(name: str, known: list[str]) -> str:
-    nearest = difflib.get_close_matches(name, known, n=1)
-    shown = one_line(name, 60)
-    return f'{shown} (is "{nearest[0]}" meant?)' if nearest else shown
+    near, shown = did_you_mean(name, known), one_line(name, 60)
+    return f"{shown} ({near})" if near else shown
 
 
 def _message(tool: Tool, problems: list[str]) -> str:

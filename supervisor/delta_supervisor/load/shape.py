@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, Union, cast, get_args, get_origin
@@ -10,6 +9,7 @@ from typing import Any, Union, cast, get_args, get_origin
 import msgspec
 
 from delta_protocol.errors import Invalid
+from delta_protocol.nearest import did_you_mean
 
 Path = tuple[str, ...]
 
@@ -26,9 +26,8 @@ def dotted(path: Iterable[str]) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return `" (did you mean x?)"`, or what is known when nothing is near."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    if close:
-        return f" (did you mean `{close[0]}`?)"
+    if near := did_you_mean(word, names):
+        return f" ({near})"
     return f" (known: {', '.join(names)})" if names else ""
 
 
