@@ -130,7 +130,8 @@ async def test_a_call_in_progress_ends_before_the_stack_stops(tmp_path: Path) ->
     async with trio.open_nursery() as nursery:
         house: House = await nursery.start(live)
         async with house.client() as client:
-            await client.call("delta_read", refs=["tickets"])
+            # A first program, so that the second does not wait for the sandbox to start.
+            await client.call("delta_read", code="return 1;")
             code = {"code": "await sleep(500); return 7;"}
             number = await client.begin("tools/call", {"name": "delta", "arguments": code})
             await trio.sleep(0.2)
