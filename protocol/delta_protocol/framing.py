@@ -47,11 +47,6 @@ class FrameReader:
         self._parts: list[bytes] = []
         self._size = 0
 
-    @property
-    def unfinished(self) -> bool:
-        """Whether the stream ended in the middle of a message, if it ended now."""
-        return bool(self._left or self._parts)
-
     def feed(self, data: bytes) -> list[memoryview]:
         """Return the messages that `data` completes, in order.
 

@@ -113,17 +113,11 @@ class RestartTable:
         self._ready_at: dict[str, float] = {}
         self._attempts: dict[str, int] = {}
         self._restarts: deque[float] = deque()
-        self._failed = False
 
     @property
     def wanted(self) -> tuple[str, ...]:
         """The children that should be up now, in start order: running, starting, or waiting for their restart."""
         return tuple(name for name in self._members if name in self._wanted)
-
-    @property
-    def failed(self) -> bool:
-        """Whether the table has escalated; it decides nothing any more."""
-        return self._failed
 
     def start(self, name: str | None = None) -> tuple[str, ...]:
         """Note that `name` (None: every child) is wanted; return what to start, in order.
@@ -165,7 +159,6 @@ class RestartTable:
         while self._restarts[0] <= now - self._intensity.window:
             self._restarts.popleft()
         if len(self._restarts) > self._intensity.max_restarts:
-            self._failed = True
             self._wanted.discard(name)
             return Decision(stop=self.stop(), escalate=True)
         return self._restart(name, chance)

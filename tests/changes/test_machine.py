@@ -61,7 +61,7 @@ def programs(draw: st.DrawFn) -> Recording:
     for number in range(1, draw(st.integers(0, 3)) + 1):
         kind = draw(st.sampled_from(["create", "comment", "entities", "relations"]))
         writes.append(_write(number, kind, draw(WORDS), writes))
-    return Recording(7, tuple(changes), tuple(writes))
+    return Recording(tuple(changes), tuple(writes))
 
 
 def _write(number: int, kind: str, word: str, earlier: list[Write]) -> Write:
@@ -73,14 +73,11 @@ def _write(number: int, kind: str, word: str, earlier: list[Write]) -> Write:
         case "entities":
             tool = "create_entities"
             arguments = {"entities": [{"name": f"{word}{number}", "entityType": "x", "observations": []}]}
-            more["collection"] = "entity"
         case "relations":
             tool = "create_relations"
             arguments = {"relations": [{"from": f"{word}{number}", "to": "x", "relationType": "y"}]}
-            more["collection"] = "relation"
         case _:
             tool, arguments = "create_ticket", {"title": word}
-            more["collection"] = "ticket"
     connector = "graph" if tool.endswith(("entities", "relations")) else "tickets"
     return Write(number, connector, tool, pack(arguments), seq=10 + number, line=number, **more)
 
@@ -246,7 +243,7 @@ def test_past_a_call_that_cannot_be_undone_a_cancel_finishes_forward() -> None:
         Write(1, "tickets", "send_mail", pack({"to": "a", "text": "b"}), seq=1),
         Write(2, "tickets", "update_ticket", pack({"id": "T-1", "status": "x"}), seq=2),
     )
-    plan, world = made_of(Recording(7, writes=writes))
+    plan, world = made_of(Recording(writes=writes))
     assert [call.reversibility for call in plan.calls] == [Reversibility.R3, Reversibility.R3]
     driver, steps = Driver(world), machine(plan)
 

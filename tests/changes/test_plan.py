@@ -53,7 +53,7 @@ def calls(plan: Plan) -> list[tuple[str, Any]]:
 
 
 def planned(*changes: EntityChange, writes: tuple[Write, ...] = (), reads: tuple[Read, ...] = ()) -> Plan:
-    plan = build_plan(Recording(7, changes, writes, reads), catalogue())
+    plan = build_plan(Recording(changes, writes, reads), catalogue())
     verify(plan, catalogue())
     assert plan.hash == plan_hash(plan)
     return plan
@@ -119,7 +119,7 @@ def test_a_created_entity_takes_later_changes_into_its_creation() -> None:
         Mutation(Op.SET, ("comments",), pack([{"body": "first"}]), line=3),
         Mutation(Op.SET, ("assignee",), pack("eva"), line=4),
     )
-    made = write(1, "create_ticket", {"title": "New"}, operation="create", collection="ticket", changes=changes)
+    made = write(1, "create_ticket", {"title": "New"}, operation="create", changes=changes)
     plan = planned(writes=(made,))
     assert calls(plan) == [
         ("create_ticket", {"title": "New", "status": "open"}),
@@ -132,8 +132,8 @@ def test_a_created_entity_takes_later_changes_into_its_creation() -> None:
 
 
 def test_created_and_deleted_again_is_nothing() -> None:
-    made = write(1, "create_ticket", {"title": "New"}, operation="create", collection="ticket")
-    gone = write(2, "delete_ticket", {"id": reference(1, ("id",))}, operation="delete", collection="ticket")
+    made = write(1, "create_ticket", {"title": "New"}, operation="create")
+    gone = write(2, "delete_ticket", {"id": reference(1, ("id",))}, operation="delete")
     assert calls(planned(writes=(made, gone))) == []
 
 
@@ -154,7 +154,7 @@ def test_a_deleted_entity_loses_its_other_changes_and_can_be_made_again() -> Non
 def test_creates_of_one_collection_join_where_the_tool_takes_many() -> None:
     entities = [{"name": name, "entityType": "person", "observations": []} for name in "ab"]
     made = tuple(
-        write(index, "create_entities", {"entities": [each]}, "graph", operation="create", collection="entity")
+        write(index, "create_entities", {"entities": [each]}, "graph", operation="create")
         for index, each in enumerate(entities, 1)
     )
     related = write(
@@ -163,7 +163,6 @@ def test_creates_of_one_collection_join_where_the_tool_takes_many() -> None:
         {"relations": [{"from": reference(1, (0, "name")), "to": reference(2, (0, "name")), "relationType": "knows"}]},
         "graph",
         operation="create",
-        collection="relation",
     )
     plan = planned(writes=(*made, related))
     assert [tool for tool, _ in calls(plan)] == ["create_entities", "create_relations"]
@@ -218,7 +217,6 @@ def test_an_unread_file_asks_for_its_before_image_and_learns_from_it() -> None:
 def test_what_cannot_be_taken_back_comes_last_where_nothing_forbids_it() -> None:
     plan = build_plan(
         Recording(
-            7,
             (ticket_change(T1 | {"status": "x"}, seq=5),),
             (write(1, "send_mail", {"to": "a", "text": "b"}, "graph2"),),
         ),
@@ -251,7 +249,7 @@ def test_a_secret_field_is_not_undoable_and_never_in_words() -> None:
     binding = msgspec.structs.replace(collection.update, fields={**collection.update.fields, "api_token": "api_token"})
     changed = msgspec.structs.replace(connector, collections=(msgspec.structs.replace(collection, update=binding),))
     change = ticket_change(T1 | {"api_token": "hunter2!"}, before=T1 | {"api_token": "hunter1!"})
-    plan = build_plan(Recording(7, (change,)), catalogue(changed))
+    plan = build_plan(Recording((change,)), catalogue(changed))
     (call,) = plan.calls
     assert call.inverse is None
     assert call.irreversible_because == "`api_token` is a secret: what it was is not kept"

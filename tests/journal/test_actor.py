@@ -61,7 +61,7 @@ class Stand:
     ) -> DeltaReport:
         with trio.fail_after(20):
             begun = await self.client.ask(Begin("c1", code, "{}", 7, 0, 0, again=True))
-            plan = build_plan(recording, self.registry.older[recording.catalogue])
+            plan = build_plan(recording, self.registry.older[7])
             return await self.client.ask(Propose(begun.delta, plan, returned, **more))
 
     async def apply(self, delta: str, seconds: float = 20) -> DeltaReport:
@@ -104,12 +104,11 @@ def ticket(after: dict[str, Any], before: dict[str, Any] = TICKET) -> EntityChan
 
 def closing() -> Recording:
     comments = [*TICKET["comments"], {"body": "Closed: fixed in 2.3"}]
-    return Recording(7, (ticket({"status": "closed", "labels": ["bug", "late"], "comments": comments}),))
+    return Recording((ticket({"status": "closed", "labels": ["bug", "late"], "comments": comments}),))
 
 
 def writes(*calls: tuple[str, str, dict[str, Any]], **more: Any) -> Recording:
     return Recording(
-        7,
         writes=tuple(
             Write(number, connector, tool, pack(arguments), seq=number, line=number, **more)
             for number, (connector, tool, arguments) in enumerate(calls, 1)
@@ -134,7 +133,7 @@ async def test_the_ticket_task_is_applied_read_back_and_undone(stand: Stand) -> 
 
 
 async def test_undoing_an_undo_is_redoing(stand: Stand) -> None:
-    report = await stand.done(Recording(7, (ticket({"status": "closed"}),)))
+    report = await stand.done(Recording((ticket({"status": "closed"}),)))
     undo = await stand.undo(report.id)
     redo = await stand.undo(undo.id)
     assert redo.state is DeltaState.APPLIED
@@ -142,7 +141,7 @@ async def test_undoing_an_undo_is_redoing(stand: Stand) -> None:
 
 
 async def test_64_bit_integers_stay_exact_through_apply_and_undo(stand: Stand) -> None:
-    report = await stand.done(Recording(7, (ticket({"big": 1917043659912705297}),)))
+    report = await stand.done(Recording((ticket({"big": 1917043659912705297}),)))
     assert stand.world.tickets["T-1"]["big"] == 1917043659912705297
     await stand.undo(report.id)
     assert stand.world.tickets["T-1"]["big"] == 1917043659912705296
@@ -199,7 +198,7 @@ async def test_a_create_that_says_ok_and_does_nothing_is_rolled_back(stand: Stan
 
 async def test_what_is_stored_differently_is_said(stand: Stand) -> None:
     stand.world.faults[1] = "normalises"
-    report = await stand.done(Recording(7, (ticket({"status": "closed"}),)))
+    report = await stand.done(Recording((ticket({"status": "closed"}),)))
     assert (report.state, report.verified, report.differs) == (DeltaState.APPLIED, 0, 1)
     assert report.calls[0].detail == "status: wanted closed, got CLOSED"
     await stand.undo(report.id)
@@ -230,7 +229,7 @@ async def test_a_change_between_plan_and_apply_stops_everything(stand: Stand) ->
 
 
 async def test_undo_keeps_what_somebody_else_changed_unless_forced(stand: Stand) -> None:
-    report = await stand.done(Recording(7, (ticket({"status": "closed", "title": "Fixed"}),)))
+    report = await stand.done(Recording((ticket({"status": "closed", "title": "Fixed"}),)))
     stand.world.tickets["T-1"]["status"] = "in review"
     undo = await stand.undo(report.id)
     assert undo.state is DeltaState.APPLIED
@@ -244,7 +243,7 @@ async def test_undo_keeps_what_somebody_else_changed_unless_forced(stand: Stand)
 
 
 async def test_undo_of_only_foreign_changes_changes_nothing(stand: Stand) -> None:
-    report = await stand.done(Recording(7, (ticket({"status": "closed"}),)))
+    report = await stand.done(Recording((ticket({"status": "closed"}),)))
     stand.world.tickets["T-1"]["status"] = "in review"
     undo = await stand.undo(report.id)
     assert undo.state is DeltaState.REFUSED
@@ -340,7 +339,7 @@ async def test_a_page_has_the_same_figures_as_the_deltas_themselves(stand: Stand
 
 async def test_a_catalogue_is_fetched_once(stand: Stand) -> None:
     for number in range(3):
-        report = await stand.done(Recording(7, (ticket({"status": "closed"}),)), code=str(number))
+        report = await stand.done(Recording((ticket({"status": "closed"}),)), code=str(number))
         await stand.undo(report.id)
     assert stand.registry.fetched == [7]
     stand.registry.catalogue = Catalogue(8, stand.registry.catalogue.connectors)
@@ -538,7 +537,7 @@ async def test_an_explicit_cancel_turns_the_apply_back(stand: Stand) -> None:
 
 
 async def test_an_explicit_cancel_during_the_last_write_turns_it_back_too(stand: Stand) -> None:
-    planned = await stand.propose(Recording(7, (ticket({"status": "closed"}),)))
+    planned = await stand.propose(Recording((ticket({"status": "closed"}),)))
     stand.registry.gate = trio.Event()
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
@@ -555,7 +554,7 @@ async def test_an_explicit_cancel_during_the_last_write_turns_it_back_too(stand:
 
 
 async def test_a_deadline_during_the_last_write_lets_the_finished_change_stand(stand: Stand) -> None:
-    planned = await stand.propose(Recording(7, (ticket({"status": "closed"}),)))
+    planned = await stand.propose(Recording((ticket({"status": "closed"}),)))
     stand.registry.gate = trio.Event()
     report = await stand.apply(planned.id, 1.0)
     assert report.state is DeltaState.APPLYING
@@ -594,8 +593,8 @@ async def test_a_lost_journal_is_taken_up_where_it_was(stand: Stand) -> None:
 
 
 async def test_two_deltas_on_one_entity_are_made_one_after_the_other(stand: Stand) -> None:
-    first = await stand.propose(Recording(7, (ticket({"status": "closed"}),)), code="1")
-    second = await stand.propose(Recording(7, (ticket({"status": "late"}),)), code="2")
+    first = await stand.propose(Recording((ticket({"status": "closed"}),)), code="1")
+    second = await stand.propose(Recording((ticket({"status": "late"}),)), code="2")
     reports: list[DeltaReport] = []
 
     async def run(delta: str) -> None:
@@ -621,7 +620,6 @@ async def test_secrets_are_nowhere_in_what_is_stored(tmp_path: Path) -> None:
         before = TICKET | {"api_token": "the-old-secret"}
         code = f"t.api_token = '{secret}'; t.title = 'uses {secret}'"
         recording = Recording(
-            7,
             (ticket({"api_token": secret, "title": f"uses {secret}"}, before),),
             reads=(Read("tickets", "get_ticket", b'{"id":"T-1"}', 1, exact_json.encode(before)),),
         )

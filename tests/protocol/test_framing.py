@@ -45,7 +45,6 @@ def test_messages_come_out_whole_and_in_order_however_the_bytes_are_cut(
         writer.post(message)
     reader = FrameReader()
     assert read(reader, written(writer), cuts) == messages
-    assert not reader.unfinished
 
 
 @given(st.lists(st.tuples(st.booleans(), sizes), max_size=8), st.integers(1, 90_000))
@@ -90,7 +89,6 @@ def test_a_waiting_message_can_be_withdrawn_also_when_it_has_begun() -> None:
     assert writer.withdraw(2)
     assert writer.withdraw(1)
     assert read(reader, written(writer), []) == [b"z" * 10]
-    assert not reader.unfinished
 
 
 def test_a_message_that_stands_whole_in_the_buffer_cannot_be_withdrawn() -> None:

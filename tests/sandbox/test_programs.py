@@ -320,18 +320,6 @@ async def test_fuel_is_equal_for_equal_answers() -> None:
         assert len({(await world.run(code)).fuel for _ in range(3)}) == 1
 
 
-async def test_a_memo_answers_reads_without_the_registry() -> None:
-    async with open_world() as world:
-        code = """const t = await tickets.ticket.get("T-1");
-        try { await tickets.fail({}) } catch (e) { return [t.title, e.message] }"""
-        first = await world.run(code)
-        world.registry.asked.clear()
-        again = await world.run(code, memo=first.reads)
-        assert again.returned == first.returned
-        assert again.reads == first.reads
-        assert world.registry.asked == []
-
-
 async def test_sleep_console_and_reads_that_nobody_awaits() -> None:
     async with open_world() as world:
         outcome = await world.run("""

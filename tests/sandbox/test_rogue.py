@@ -50,7 +50,7 @@ CHANGED = {**TICKET, "status": "closed"}
 def entity(**changes: Any) -> list[Any]:
     record = {
         "connector": "tickets", "collection": "ticket", "key": "T-1", "sources": [[1, []]], "final": CHANGED,
-        "mutations": [["set", ["status"], "closed", 0, 0, 1]], "complete": True, "fields": [], "seq": 1, "line": 1,
+        "mutations": [["set", ["status"], "closed", 0, 0, 1]], "fields": [], "seq": 1, "line": 1,
     }  # fmt: skip
     return list({**record, **changes}.values())
 

@@ -185,11 +185,10 @@ class World:
         *,
         timeout: float = 30.0,
         limits: ProgramLimits | None = None,
-        memo: tuple[Any, ...] = (),
         listener: Callable[[Item], Awaitable[Item | None]] | None = None,
         seed: int = SEED,
     ) -> ProgramOutcome:
-        request = RunProgram(code, CATALOGUE.number, FROZEN, seed, limits or ProgramLimits(), memo)
+        request = RunProgram(code, CATALOGUE.number, FROZEN, seed, limits or ProgramLimits())
         with trio.fail_after(timeout):
             return await self.ref.ask(request, listener=listener, principal=PRINCIPAL)
 

@@ -34,7 +34,6 @@ class Assembly:
             raise ProtocolViolation("the worker numbered its writes wrongly")
         try:
             return Recording(
-                self._catalogue.number,
                 tuple(self._change(record) for record in finished.entities),
                 tuple(self._write(record) for record in finished.writes),
                 tuple(entry.as_read() for entry in made),
@@ -122,7 +121,6 @@ class Assembly:
             record.seq,
             record.line,
             record.column,
-            record.collection or None,
             record.operation,
             entity,
             before,

@@ -43,7 +43,7 @@ class ProgramRun:
         self._catalogue = catalogue
         self._call = call
         self._registry = registry
-        self._reads = Reads(self._ask, catalogue, request.limits, request.memo)
+        self._reads = Reads(self._ask, catalogue, request.limits)
         self._answers: list[bytes] = []
         self._answered = trio.Event()
         self._seen: set[int] = set()

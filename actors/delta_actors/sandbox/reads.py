@@ -52,11 +52,10 @@ class Entry:
 class Reads:
     """Answers a program's host calls through `ask`, the registry."""
 
-    def __init__(self, ask: Ask, catalogue: Catalogue, limits: ProgramLimits, memo: tuple[Read, ...]) -> None:
+    def __init__(self, ask: Ask, catalogue: Catalogue, limits: ProgramLimits) -> None:
         self._ask = ask
         self._catalogue = catalogue
         self._limits = limits
-        self._memo = {(read.connector, read.tool, read.arguments, read.occurrence): read for read in memo}
         self._entries: dict[Key, Entry] = {}
         self._occurrences: dict[tuple[str, str, bytes], int] = {}
         self._in_flight = trio.CapacityLimiter(limits.in_flight)
@@ -121,14 +120,7 @@ class Reads:
     async def _make(self, entry: Entry, arguments: Json) -> None:
         entry.begun = True
         try:
-            remembered = self._memo.get((entry.connector, entry.tool, entry.arguments, entry.occurrence))
-            if remembered is None:
-                await self._ask_registry(entry, arguments)
-            elif remembered.error:
-                entry.error, entry.message = "ToolError", str(exact_json.decode(remembered.result))
-                entry.result = remembered.result
-            else:
-                entry.result = remembered.result
+            await self._ask_registry(entry, arguments)
         finally:
             entry.done.set()
 

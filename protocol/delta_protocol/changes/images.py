@@ -8,7 +8,7 @@ from typing import Any
 
 from delta_protocol.catalogue.model import Collection, Connector
 from delta_protocol.changes.binding import entity_path, key_arguments
-from delta_protocol.changes.holes import Filler, Tree, dig, fillers, pack
+from delta_protocol.changes.holes import Tree, dig, fillers, pack
 from delta_protocol.changes.model import EntityRef, Precondition, ReadBack
 from delta_protocol.codecs import exact_json
 
@@ -76,8 +76,3 @@ def field_of(image: Any, name: str) -> tuple[bool, Any]:  # noqa: ANN401 - any J
 def is_known(image: Any) -> bool:  # noqa: ANN401 - a JSON value, NOTHING or UNKNOWN
     """Return whether the image is an entity that is there."""
     return image is not NOTHING and image is not UNKNOWN
-
-
-def is_real(value: Tree) -> bool:
-    """Return whether the value has no holes."""
-    return not isinstance(value, Filler) and not any(True for _ in fillers(value))

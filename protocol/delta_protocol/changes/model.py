@@ -101,7 +101,6 @@ class Write(msgspec.Struct, frozen=True, array_like=True):
     seq: int
     line: int = 0
     column: int = 0
-    collection: str | None = None
     operation: str = "call"
     """`call` | `create` | `delete`."""
     entity: EntityRef | None = None
@@ -114,7 +113,7 @@ class Write(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True):
-    """One read the program made, for the memo and for deriving the plan again."""
+    """One read the program made, kept so that the plan can be derived again."""
 
     connector: str
     tool: str
@@ -128,7 +127,6 @@ class Read(msgspec.Struct, frozen=True, array_like=True):
 class Recording(msgspec.Struct, frozen=True, array_like=True):
     """Everything one program run asked for, after the trusted replay."""
 
-    catalogue: int
     changes: tuple[EntityChange, ...] = ()
     writes: tuple[Write, ...] = ()
     reads: tuple[Read, ...] = ()

@@ -16,10 +16,9 @@ class Verified(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VerifyToken(Request[Verified], frozen=True):
-    """Is this bearer token good for `resource`? `Refused` with `detail["error"]` (RFC 6750 3.1) when it is not."""
+    """Is this bearer token good? `Refused` with `detail["error"]` (RFC 6750 3.1) when it is not."""
 
     token: str
-    resource: str = ""
 
 
 class AddedToken(msgspec.Struct, frozen=True, array_like=True):

@@ -24,7 +24,7 @@ class ProgramOutcome(msgspec.Struct, frozen=True, array_like=True):
 class RunProgram(Request[ProgramOutcome], frozen=True):
     """Run `code` once. Reads run through the registry; writes are only recorded.
 
-    `frozen_time` (ms since the epoch) and `seed` fix `Date.now` and `Math.random`; `memo` replays earlier reads.
+    `frozen_time` (ms since the epoch) and `seed` fix `Date.now` and `Math.random`.
     `Progress` items flow down; a connector's `Question` flows down and its `Answer` up.
     """
 
@@ -33,7 +33,6 @@ class RunProgram(Request[ProgramOutcome], frozen=True):
     frozen_time: int
     seed: int
     limits: ProgramLimits = ProgramLimits()
-    memo: tuple[Read, ...] = ()
 
 
 class ProgramError(msgspec.Struct, frozen=True, array_like=True):

@@ -196,7 +196,6 @@ class EntityRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     sources: tuple[Source, ...]
     final: msgspec.Raw
     mutations: tuple[MutationRecord, ...]
-    complete: bool
     fields: tuple[str, ...]
     seq: int
     line: int

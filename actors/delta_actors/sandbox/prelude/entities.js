@@ -188,7 +188,7 @@ function entitiesText() {
     mapEach(entity.fields, (_, name) => { fields += (fields === "" ? "" : ",") + stringify(fit(name)); });
     result += (result === "" ? "" : ",") + "[" + stringify(entity.view.name) + "," + stringify(entity.collection.name) + ","
       + encode(entity.key, "the key", true) + ",[" + entity.sources + "]," + encode(unpatched(entity), entity.label, true) + ",["
-      + entity.log + "]," + entity.complete + ",[" + fields + "]," + entity.seq + "," + entity.line + "]";
+      + entity.log + "],[" + fields + "]," + entity.seq + "," + entity.line + "]";
   });
   return result;
 }
