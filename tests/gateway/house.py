@@ -86,6 +86,7 @@ class Client:
         self._number = 0
         self.answers: dict[int, dict[str, Any]] = {}
         self._news = trio.Event()
+        self._sending = trio.Lock()
 
     async def listen(self) -> None:
         buffer = b""
@@ -132,7 +133,8 @@ class Client:
         return Answer(reply["result"])
 
     async def _send(self, message: dict[str, Any]) -> None:
-        await self._stream.send_all(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        async with self._sending:
+            await self._stream.send_all(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
 
 class Answer:

@@ -20,7 +20,7 @@ from delta_protocol.catalogue.model import Catalogue
 from delta_protocol.changes.model import DeltaState
 from delta_protocol.codecs import exact_json
 from delta_protocol.config import LimitsConfig
-from delta_protocol.errors import DeltaError
+from delta_protocol.errors import ActorCrashed, DeltaError
 from delta_protocol.wire.journal import Abandon, Begin, Begun, DeltaReport, Propose
 from delta_protocol.wire.sandbox import ProgramError, ProgramOutcome, RunProgram
 
@@ -103,7 +103,12 @@ class Programs:
         await caller.doing("running the program")
         run = RunProgram(begin.code, begin.catalogue, begin.frozen_time, begin.seed, self._limits.program)
         with trio.move_on_at(caller.deadline) as running:
-            return await self._sandbox.ask(run, listener=caller.listen, nowait=True)
+            try:
+                return await self._sandbox.ask(run, listener=caller.listen, nowait=True)
+            except ActorCrashed as error:
+                # A program only reads while it runs: whatever it had planned was lost with its sandbox.
+                message = "the sandbox died while the program ran; nothing was changed, run the same program again"
+                raise ActorCrashed(message, **error.detail) from None
         assert running.cancelled_caught
         seconds = self._limits.request_deadline
         return ProgramOutcome(

@@ -30,6 +30,8 @@ class Program:
     fingerprint: str
     began: float
     created: float
+    taken: bool = False
+    """Somebody hands in its plan or ends it: nobody else may."""
     ended: trio.Event = field(default_factory=trio.Event)
 
 
@@ -66,6 +68,15 @@ class Planning:
         if program is None or program.principal.id != principal.id:
             raise NotFound(f"no program is running as {delta}: it ended, or the journal was restarted", delta=delta)
         return program
+
+    async def take(self, delta: str, principal: Principal) -> Program:
+        """Return a running program for its one end. Raises `NotFound`, once it has ended where another is ending it."""
+        program = self.get(delta, principal)
+        if not program.taken:
+            program.taken = True
+            return program
+        await program.ended.wait()
+        return self.get(delta, principal)
 
     def end(self, delta: str) -> None:
         """Forget a program; who waits for its end goes on."""
