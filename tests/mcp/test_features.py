@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -15,11 +17,14 @@ from delta_actors.mcp import (
     Icon,
     PromptMessage,
     RequestContext,
+    RpcError,
     ServerSettings,
+    StdioParameters,
     TextContent,
     ToolResult,
     elicit,
     elicit_url,
+    open_stdio,
     roots,
 )
 from delta_protocol.errors import Invalid
@@ -411,3 +416,27 @@ async def test_a_question_may_not_have_another_ones_key() -> None:
 
     async with served(server) as peer:
         assert (await peer.ask(modern(1, "tools/call", name="twice")))["error"]["code"] == -32603
+
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "features_server.py"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_example_with_every_feature_runs(era: Literal["legacy", "modern"]) -> None:
+    asked: list[str] = []
+
+    async def sure(method: str, params: bytes) -> bytes:
+        asked.append(json.loads(params)["message"])
+        return b'{"action":"accept","content":{"sure":true}}'
+
+    parameters = StdioParameters(sys.executable, (str(EXAMPLE),), era=era, capabilities=b'{"elicitation":{}}')
+    async with open_stdio(parameters) as client:
+        read = json.loads(await client.request("resources/read", b'{"uri":"notes://note/garden"}'))
+        assert read["contents"][0]["text"] == "water the beans"
+        prompt = json.loads(await client.request("prompts/get", b'{"name":"summarize","arguments":{"style":"long"}}'))
+        assert "long summary" in prompt["messages"][0]["content"]["text"]
+        deleted = await client.call_tool("delete", b'{"name":"garden"}', on_question=sure)
+        assert json.loads(deleted.result)["structuredContent"] == {"name": "garden", "text": "water the beans"}
+        assert asked == ["Delete garden?"]
+        with pytest.raises(RpcError):
+            await client.request("resources/read", b'{"uri":"notes://note/garden"}')

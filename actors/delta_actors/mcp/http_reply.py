@@ -65,6 +65,7 @@ class Reply:
         self._stream: Stream | None = None
         self._reader = 0
         self._closed = False
+        self._head = b""
 
     @property
     def can_stream(self) -> bool:
@@ -154,7 +155,7 @@ class Reply:
             if self._open_stream is not None:
                 self._stream = self._open_stream()
                 self._reader = self._stream.attach()
-                await self._body(self._stream.prime(empty=self._primes))
+                self._head = self._stream.prime(empty=self._primes)
 
     @property
     def _connected(self) -> bool:
@@ -175,4 +176,5 @@ class Reply:
             await self._body(b"", more=False)
 
     async def _body(self, body: bytes, *, more: bool = True) -> None:
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        head, self._head = self._head, b""
+        await self._send({"type": "http.response.body", "body": head + body, "more_body": more})
