@@ -11,7 +11,6 @@ import trio
 from delta_actors.mcp import DeltaServer, HttpSettings, NoReply, NotSent, serve_http
 from delta_actors.mcp.client_calls import OpenCall
 from delta_actors.mcp.http_wire import Post, exchange
-from delta_protocol.config import HttpConfig
 from tests.mcp.samples import Log, modern, sample_server
 from tests.mcp.web import KEY, listening, raw_request, site
 
@@ -120,7 +119,7 @@ async def test_a_client_that_stopped_reading_is_cut_in_the_end_while_others_are_
 
 async def test_who_sends_too_much_is_told_so_and_not_cut_off() -> None:
     message = modern(1, "tools/call", name="echo", arguments={"text": "x" * (16 << 20)})
-    async with site(sample_server(Log()), config=HttpConfig(max_body=1 << 10)) as web:
+    async with site(sample_server(Log()), max_body=1 << 10) as web:
         stream = await trio.open_tcp_stream("127.0.0.1", web.port)
         async with stream:
             await stream.send_all(raw_request(message))

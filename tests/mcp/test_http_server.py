@@ -11,7 +11,6 @@ import pytest
 import trio
 
 from delta_actors.mcp import ServerSettings
-from delta_protocol.config import HttpConfig
 from delta_protocol.errors import Refused
 from delta_protocol.mcp import sse
 from delta_protocol.wire.message import Principal
@@ -123,7 +122,7 @@ async def test_another_server_with_the_same_key_goes_on_with_a_question() -> Non
 
 
 async def test_a_session_that_was_idle_too_long_is_unknown() -> None:
-    async with site(sample_server(Log()), config=HttpConfig(session_idle=0.1)) as web:
+    async with site(sample_server(Log()), session_idle=0.1) as web:
         headers = await web.begin()
         await trio.sleep(0.2)
         assert (await web.post(request(1, "ping"), headers)).status_code == 404
@@ -266,7 +265,7 @@ async def test_two_hundred_clients_with_equal_ids_each_get_their_own_answer() ->
 
 async def test_more_requests_than_there_is_room_for_are_told_to_come_back() -> None:
     log = Log()
-    async with site(sample_server(log), config=HttpConfig(max_requests=2)) as web:
+    async with site(sample_server(log), max_requests=2) as web:
         async with trio.open_nursery() as nursery:
             for number in range(2):
                 nursery.start_soon(web.modern, modern(number, "tools/call", name="wait", arguments={"seconds": 1}))
@@ -281,7 +280,7 @@ async def test_more_requests_than_there_is_room_for_are_told_to_come_back() -> N
 async def test_a_body_over_the_limit_is_refused_announced_or_not() -> None:
     """Pitfall 5."""
 
-    async with site(sample_server(Log()), config=HttpConfig(max_body=20_000)) as web:
+    async with site(sample_server(Log()), max_body=20_000) as web:
         chunk = b"1000\r\n" + b" " * 0x1000 + b"\r\n"
         chunked = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         chunked += b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 6

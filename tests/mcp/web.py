@@ -14,7 +14,6 @@ import trio
 
 from delta_actors.mcp import DeltaServer, HttpSettings, serve_http
 from delta_actors.mcp.http_server import Authenticate
-from delta_protocol.config import HttpConfig
 
 KEY = b"k" * 32
 
@@ -63,7 +62,6 @@ async def site(
     server: DeltaServer,
     *,
     authenticate: Authenticate | None = None,
-    config: HttpConfig | None = None,
     listener: socket.socket | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Site, None]:
@@ -71,7 +69,7 @@ async def site(
     own = listener or listening()
     port = own.getsockname()[1]
     shutdown, done = trio.Event(), trio.Event()
-    chosen = HttpSettings(KEY, config or HttpConfig(), **settings)
+    chosen = HttpSettings(KEY, **settings)
 
     async def serve(task_status: trio.TaskStatus[list[str]]) -> None:
         await serve_http(server, [own], chosen, shutdown, authenticate, task_status=task_status)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,6 @@ from delta_actors.mcp.http_streams import Stream, Streams
 from delta_actors.mcp.session_state import SessionState
 from delta_actors.mcp.subscribers import Subscribers, is_listen, listen, listen_result
 from delta_protocol import jsonrpc
-from delta_protocol.config import HttpConfig
 from delta_protocol.errors import DeltaError, Refused
 from delta_protocol.jsonrpc import INVALID_REQUEST, Malformed, Message, Notification, Request, Response
 from delta_protocol.mcp import errors, http_ladder, incoming, outgoing, versions
@@ -46,15 +45,21 @@ _RETRY = (b"retry-after", b"1")
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Seconds. `key` seals session ids; whoever serves with the same key knows the same sessions.
+    """Seconds and bytes. `key` seals session ids; whoever serves with the same key knows the same sessions.
 
+    `hosts`, `origins`: allowed beside loopback. `max_requests`: in progress at once; more are answered 503.
     `patience`: how long a request may stay silent before its response becomes a stream. `graceful`: how long requests
     may finish after shutdown. `stall`: how long a client may stop reading before its connection is cut. `connections`:
     how many may be open, idle ones included; more wait to be accepted.
     """
 
     key: bytes
-    config: HttpConfig = field(default_factory=HttpConfig)
+    path: str = "/mcp"
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    max_body: int = 4 << 20
+    max_requests: int = 256
+    session_idle: float = 3600.0
     patience: float = 5.0
     keep_alive: float = 15.0
     graceful: float = 3.0
@@ -84,10 +89,10 @@ class HttpServer:
         self._settings = settings
         self._authenticate = authenticate or _nobody_asks
         self._shutdown = trio.Event() if shutdown is None else shutdown
-        self._sessions = Sessions(settings.key, settings.config.session_idle)
+        self._sessions = Sessions(settings.key, settings.session_idle)
         self._conversations = Conversations()
-        self._requests = _Room(settings.config.max_requests)
-        self._streams = _Room(settings.config.max_requests)
+        self._requests = _Room(settings.max_requests)
+        self._streams = _Room(settings.max_requests)
         self._resumable = Streams()
 
     def statistics(self) -> dict[str, int]:
@@ -113,11 +118,11 @@ class HttpServer:
             await trio.lowlevel.checkpoint()
 
     async def _route(self, exchange: Exchange) -> None:
-        config = self._settings.config
-        http_ladder.check_source(exchange.headers, config.hosts, config.origins)
-        if exchange.path != config.path:
+        settings = self._settings
+        http_ladder.check_source(exchange.headers, settings.hosts, settings.origins)
+        if exchange.path != settings.path:
             raise HttpRefusal(
-                404, INVALID_REQUEST, f"nothing is served at {exchange.path}; the endpoint is {config.path}"
+                404, INVALID_REQUEST, f"nothing is served at {exchange.path}; the endpoint is {settings.path}"
             )
         if exchange.method not in ("POST", "GET", "DELETE"):
             raise _not_allowed(exchange.method)
@@ -148,7 +153,7 @@ class HttpServer:
 
     async def _post(self, exchange: Exchange) -> None:
         accepts = http_ladder.read_accept(exchange.headers)
-        length = http_ladder.check_content(exchange.headers, self._settings.config.max_body)
+        length = http_ladder.check_content(exchange.headers, self._settings.max_body)
         try:
             with trio.fail_at(exchange.started + self._executor.deadline):
                 if length is not None and length <= _SMALL_BODY:
@@ -164,7 +169,7 @@ class HttpServer:
             await self._legacy(exchange, message, accepts)
 
     async def _read_message(self, exchange: Exchange) -> Message:
-        body = await exchange.read_body(self._settings.config.max_body)
+        body = await exchange.read_body(self._settings.max_body)
         try:
             return jsonrpc.parse(body)
         except Malformed as error:

@@ -119,7 +119,17 @@ class TransportActor(Actor):
         from delta_actors.mcp.http_serve import serve_http
         from delta_actors.mcp.http_server import HttpSettings
 
-        settings = HttpSettings(self._key, self._context.config.http, graceful=self._grace)
+        config = self._context.config.http
+        settings = HttpSettings(
+            self._key,
+            path=config.path,
+            hosts=config.hosts,
+            origins=config.origins,
+            max_body=config.max_body,
+            max_requests=config.max_requests,
+            session_idle=config.session_idle,
+            graceful=self._grace,
+        )
         await serve_http(self._server, [listener], settings, shutdown, self._doorkeeper.admit)
 
     async def _serve_relays(self, listener: socket.socket) -> None:
