@@ -10,12 +10,14 @@ import trio
 from delta_actors.mcp import ClientCannot, RequestContext, RpcError
 from delta_actors.runtime.current import speaking_for
 from delta_protocol.codecs import exact_json
-from delta_protocol.wire.message import Answer, Item, Origin, Progress, Question
+from delta_protocol.codecs.exact_json import is_object
+from delta_protocol.wire.message import Answer, Item, Json, Origin, Progress, Question
 
 PROGRESS_EVERY = 5.0
 """Seconds; a client that was promised progress hears of it at least every ten (acceptance 46)."""
 
 _METHOD_NOT_FOUND = -32601
+_ELICIT = "elicitation/create"
 
 
 class Caller:
@@ -33,7 +35,7 @@ class Caller:
     async def listen(self, item: Item) -> Item | None:
         """Pass progress on to the client, and a connector's question with its answer back."""
         if isinstance(item, Progress):
-            self._doing = item.message or self._doing
+            self._doing = _said(item) or self._doing
             await self._tell()
         elif isinstance(item, Question):
             return await self._ask(item)
@@ -82,8 +84,23 @@ class Caller:
 
     async def _ask(self, question: Question) -> Answer:
         try:
-            return Answer(result=await self._context.ask_client(question.method, question.params))
+            return Answer(result=await self._context.ask_client(question.method, _named(question)))
         except ClientCannot as error:
             return Answer(error=exact_json.encode({"code": _METHOD_NOT_FOUND, "message": error.message}))
         except RpcError as error:
             return Answer(error=exact_json.encode({"code": error.code, "message": error.message}))
+
+
+def _said(item: Progress) -> str:
+    """Return what a client is told of progress; a connector's own count goes into words, since ours must only grow."""
+    if item.total is None:
+        return item.message
+    return f"{item.message} ({item.progress:g} of {item.total:g})".lstrip()
+
+
+def _named(question: Question) -> Json:
+    """Return the params of a question, with the connector's name in the text that a person reads (acceptance 51)."""
+    params = exact_json.decode(question.params, what="a question")
+    if question.method != _ELICIT or not is_object(params) or not isinstance(params.get("message"), str):
+        return question.params
+    return exact_json.encode({**params, "message": f"{question.connector} asks: {params['message']}"})

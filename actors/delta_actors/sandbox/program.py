@@ -181,7 +181,11 @@ class ProgramRun:
         return await self._registry.ask(request, listener=self._listen)
 
     async def _listen(self, item: Item) -> Item | None:
-        return await self._call.question(item) if isinstance(item, Question) else None
+        if isinstance(item, Question):
+            return await self._call.question(item)
+        if isinstance(item, Progress):
+            await self._call.emit(item)
+        return None
 
     def _run_frame(self) -> bytes:
         request, limits = self._request, self._request.limits
