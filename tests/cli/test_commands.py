@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -115,6 +116,36 @@ def test_an_undo_that_leaves_something_alone_says_what_and_how_to_force_it(stack
     assert "--force T-5.status" in undone.stderr
 
 
+def test_a_change_that_met_a_conflict_is_planned_again_on_what_is_there_now(stack: Stack) -> None:
+    program = 'const t = await tickets.ticket.get("T-3");\nt.title = t.title + "!";'
+    first = stack.run(program, "--dry-run")["delta"]["id"]
+    assert stack.run('const t = await tickets.ticket.get("T-3");\nt.title = "Other";')["exit"] == 0
+    code, shown = answer_on_a_terminal(stack, "y", "approve", first)
+    assert code == 2, shown
+    assert f" {first}" in shown.split("replan")[1]
+    assert stack.cli("replan", first).returncode == 0
+    assert stack.run('return (await tickets.ticket.get("T-3")).title')["returned"] == "Other!"
+
+
+def test_a_program_whose_sandbox_is_killed_changed_nothing_and_can_be_run_again(stack: Stack) -> None:
+    program = 'const t = await tickets.ticket.get("T-4");\nawait sleep(3000);\nt.title = "Late";'
+    sandbox = stack.pid("sandbox")
+    line = stack.command("run", "-")
+    with subprocess.Popen(
+        line, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=stack.home, env=stack.env
+    ) as running_program:
+        assert running_program.stdin is not None
+        running_program.stdin.write(program)
+        running_program.stdin.close()
+        stack.wait(lambda status: any(each["name"] == "sandbox" and each["in_flight"] for each in status["actors"]))
+        os.kill(sandbox, signal.SIGKILL)
+        assert running_program.stderr is not None
+        said = running_program.stderr.read()
+    assert running_program.returncode == 1
+    assert "nothing was changed, run the same program again" in said
+    assert stack.run(program)["delta"]["state"] == "applied"
+
+
 def test_undo_for_scripts_has_the_shape_of_run(stack: Stack) -> None:
     applied = stack.run(TICKET_TASK)
     undone = stack.undo(applied["delta"]["id"])
@@ -191,6 +222,16 @@ def test_check_prints_every_value_with_its_origin(tmp_path: Path) -> None:
     assert values["http.port"]["origin"] == "--port"
     assert values["http.path"] == {"name": "http.path", "value": "/mcp", "origin": "default"}
     assert values["state_dir"]["origin"] == "--state-dir"
+
+
+def test_check_shows_people_what_was_set_and_the_defaults_only_when_asked(tmp_path: Path) -> None:
+    stack = Stack(tmp_path, 'version = 1\n[limits]\nworkers = 9\n[connectors.a]\ncommand = "nosuchprogram"')
+    short, long = stack.cli("check"), stack.cli("check", "--all")
+    assert "limits.workers" in short.stdout
+    assert "http.path" not in short.stdout
+    assert "--all shows them" in short.stdout
+    assert "connector a cannot start" in short.stderr
+    assert "http.path" in long.stdout
 
 
 def test_check_ends_with_78_for_a_connector_that_cannot_start(tmp_path: Path) -> None:

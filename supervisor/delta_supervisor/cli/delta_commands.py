@@ -1,4 +1,4 @@
-"""Commands about changes: `run`, `journal`, `undo`, `approve`, `decline`."""
+"""Commands about changes: `run`, `replan`, `journal`, `undo`, `approve`, `decline`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ from delta_protocol.answers import report as words
 from delta_protocol.changes.model import DeltaState
 from delta_protocol.codecs import exact_json
 from delta_protocol.errors import Refused
-from delta_protocol.wire.journal import Apply, Approve, Decline, DeltaPage, DeltaReport, GetDelta, ListDeltas, Undo
+from delta_protocol.wire.journal import (
+    Apply,
+    Approve,
+    Decline,
+    DeltaPage,
+    DeltaReport,
+    GetDelta,
+    ListDeltas,
+    Replan,
+    Undo,
+)
 from delta_protocol.wire.message import Role
 from delta_supervisor.cli.app import json_option, stack_options
 from delta_supervisor.cli.options import DONE, PARTIAL, command_line
@@ -39,9 +49,24 @@ _CALL_FIELDS = ("number", "connector", "tool", "words", "state", "reversibility"
 @json_option
 def run(file: TextIO, dry_run: bool, as_json: bool, flags: Flags) -> int:
     """Run one program (a file, or - for stdin), on the running stack or on one started for it."""
+    return _ran(flags, file.read(), as_json, dry_run=dry_run)
+
+
+@click.command()
+@click.argument("delta")
+@click.option("--dry-run", is_flag=True, help="Plan only.")
+@stack_options
+@json_option
+def replan(delta: str, dry_run: bool, as_json: bool, flags: Flags) -> int:
+    """Run the program of a DELTA again on what is there now, as a new delta: after a conflict, or when it expired."""
+    known = _ask(_loaded(flags), lambda ref: ref.ask(Replan(delta)))
+    return _ran(flags, known.code, as_json, dry_run=dry_run, again=True)
+
+
+def _ran(flags: Flags, program: str, as_json: bool, *, dry_run: bool, again: bool = False) -> int:
     from delta_supervisor.cli.shell import run_once
 
-    facts, text, code = run_once(flags, file.read(), dry_run=dry_run)
+    facts, text, code = run_once(flags, program, dry_run=dry_run, again=again)
     if as_json:
         print_json(facts)
     elif code == DONE:
@@ -129,7 +154,10 @@ def approve(delta: str, only: bool, yes: bool, as_json: bool, flags: Flags) -> i
     if only:
         print_json({"delta": words.facts(answer)})
         return DONE
-    return _answer(answer, as_json)
+    code = _answer(answer, as_json)
+    if answer.conflicts and not as_json:
+        print_progress(f"From here: {command_line(flags, 'replan', delta)}")
+    return code
 
 
 @click.command()
@@ -191,4 +219,4 @@ def _agreed(card: str) -> bool:
         ) from None
 
 
-COMMANDS = (run, journal, undo, approve, decline)
+COMMANDS = (run, replan, journal, undo, approve, decline)

@@ -104,9 +104,12 @@ def _lost() -> ActorUnavailable:
     return ActorUnavailable("the stack went away during the program; `delta-supervisor journal` says what was done")
 
 
-def run_program(client: LineClient, code: str, *, dry_run: bool) -> tuple[dict[str, Any], str, int]:
+def run_program(
+    client: LineClient, code: str, *, dry_run: bool, again: bool = False
+) -> tuple[dict[str, Any], str, int]:
     """Run `code` and return the facts for scripts, the text for people, and the exit code."""
-    arguments: dict[str, Any] = {"code": code, **({"dryRun": True} if dry_run else {})}
+    asked = {name: True for name, wanted in (("dryRun", dry_run), ("again", again)) if wanted}
+    arguments: dict[str, Any] = {"code": code, **asked}
     result = client.request("tools/call", {"name": "delta", "arguments": arguments})
     blocks = cast("list[dict[str, Any]]", result.get("content", []))
     text = "\n".join(str(block["text"]) for block in blocks if block.get("type") == "text")

@@ -17,7 +17,7 @@ _MARGIN = 30.0
 """Seconds beyond the stack's own deadlines until the command gives up."""
 
 
-def run_once(flags: Flags, code: str, *, dry_run: bool) -> tuple[dict[str, Any], str, int]:
+def run_once(flags: Flags, code: str, *, dry_run: bool, again: bool = False) -> tuple[dict[str, Any], str, int]:
     """Run `code`, which waits in the stack for the connectors that it names; see `program.run_program`.
 
     Raises `DeltaError`.
@@ -29,7 +29,7 @@ def run_once(flags: Flags, code: str, *, dry_run: bool) -> tuple[dict[str, Any],
         client = LineClient(connect(loaded.state_dir), limits.request_deadline + limits.settle + _MARGIN)
         try:
             client.open()
-            return run_program(client, code, dry_run=dry_run)
+            return run_program(client, code, dry_run=dry_run, again=again)
         finally:
             client.close()
     finally:

@@ -20,7 +20,7 @@ from delta_supervisor.cli.output import print_json, print_progress, print_table,
 from delta_supervisor.control.client import ControlClient, NoStack
 from delta_supervisor.control.messages import ActorStatus, StackStatus
 from delta_supervisor.load import Flags, load
-from delta_supervisor.load.load import leaves, printable
+from delta_supervisor.load.load import DEFAULT, leaves, printable
 from delta_supervisor.load.shape import dotted
 from delta_supervisor.places import runtime_dir
 
@@ -95,10 +95,11 @@ def down(as_json: bool, flags: Flags) -> int:
 
 
 @click.command()
+@click.option("--all", "everything", is_flag=True, help="Defaults too.")
 @stack_options
 @json_option
-def check(as_json: bool, flags: Flags) -> int:
-    """Read the configuration, print every value with its origin, and say what is wrong. Starts nothing."""
+def check(everything: bool, as_json: bool, flags: Flags) -> int:
+    """Read the configuration, say what is wrong, and print what was set with its origin. Starts nothing."""
     loaded = load(flags, os.environ, Path.cwd())
     values = [("state_dir", str(loaded.state_dir), loaded.state_dir_origin)]
     values += [(dotted(keys), value, loaded.origin(keys)) for keys, value in leaves(printable(loaded.config))]
@@ -112,12 +113,15 @@ def check(as_json: bool, flags: Flags) -> int:
             }
         )
     else:
-        shown = [(name, msgspec.json.encode(value).decode(), origin) for name, value, origin in values]
-        print_table(("setting", "value", "origin"), shown)
-        for note in loaded.notes:
-            print_progress(f"note: {note}")
         for name, fault in loaded.faults.items():
             print_progress(f"connector {name} cannot start: {fault}")
+        for note in loaded.notes:
+            print_progress(f"note: {note}")
+        chosen = [each for each in values if everything or each[2] != DEFAULT]
+        shown = [(name, msgspec.json.encode(value).decode(), origin) for name, value, origin in chosen]
+        print_table(("setting", "value", "origin"), shown)
+        if len(chosen) < len(values):
+            print_text(f"{len(values) - len(chosen)} more have their defaults: --all shows them")
     return CONFIGURATION if loaded.faults else DONE
 
 

@@ -22,6 +22,9 @@ from delta_supervisor.load.shape import ConfigurationError, Shaper, dotted, near
 from delta_supervisor.load.shape import Path as Keys
 from delta_supervisor.places import config_file, default_state_dir
 
+DEFAULT = "default"
+"""The origin of what nobody set."""
+
 SECTIONS = ("http", "auth", "limits", "supervision")
 _FLAGS = {"http.host": "--host", "http.port": "--port", "mode": "--mode"}
 _OWN_VARIABLES = ("DELTA_CONFIG", "DELTA_STATE_DIR")
@@ -59,7 +62,7 @@ class Loaded:
         for end in range(len(keys), 0, -1):
             if (origin := self.origins.get(dotted(keys[:end]))) is not None:
                 return origin
-        return "default"
+        return DEFAULT
 
     def fingerprints(self) -> dict[str, str]:
         """Return a short hash per dotted value: tells which differ without showing any."""
@@ -225,7 +228,7 @@ def _state_dir(flags: Flags, environment: Mapping[str, str], sources: _Sources, 
     if named := environment.get("DELTA_STATE_DIR"):
         return Path(os.path.abspath(workspace / named)), "DELTA_STATE_DIR"
     if configured is None:
-        return default_state_dir(), "default"
+        return default_state_dir(), DEFAULT
     if not isinstance(configured, str):
         raise ConfigurationError(f"`state_dir` must be text [{origin}]", path="state_dir")
     return workspace / Expander(environment, workspace, workspace).path(configured, field="state_dir"), origin
