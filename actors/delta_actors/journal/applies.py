@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
@@ -78,6 +79,14 @@ class Applies:
     def forget(self, delta: str) -> None:
         """Drop a remembered plan."""
         self._plans.pop(delta, None)
+
+    def withdraw(self, delta: str, reason: str) -> bool:
+        """Have a running apply declined if it ends without having made anything. Returns whether there is one."""
+        watched = self._running.get(delta)
+        if watched is None:
+            return False
+        watched.withdrawn = reason
+        return True
 
     async def begin(self, record: Record, call: Call) -> Record | None:
         """Begin applying a pending delta. Returns its record if it is refused on the way, None once it runs.
@@ -157,11 +166,13 @@ class Applies:
             patient=patient,
         )
         self._running[record.id] = watched
-        self._context.nursery.start_soon(self._run, applying, steps)
+        self._context.nursery.start_soon(self._run, applying, steps, watched)
 
-    async def _run(self, applying: Applying, steps: Steps[DeltaState]) -> None:
+    async def _run(self, applying: Applying, steps: Steps[DeltaState], watched: _Watched) -> None:
         try:
             await applying.run(steps)
+            if watched.withdrawn:
+                await self.decline_withdrawn(applying.id, watched.withdrawn)
         except Refused as error:
             log.warning("applying %s broke off: %s", applying.id, error.message)
         except Exception:
@@ -170,6 +181,12 @@ class Applies:
         finally:
             self._running.pop(applying.id, None)
             self._plans.pop(applying.id, None)
+
+    async def decline_withdrawn(self, delta: str, reason: str) -> None:
+        """Decline a delta that its client no longer wants, unless it is past that."""
+        with contextlib.suppress(Refused):
+            move = Move(time.time(), PENDING, DeltaState.DECLINED, reason=reason, note="withdrawn by its client")
+            await self._store.move(delta, move)
 
     async def wait(self, delta: str, call: Call) -> None:
         """Wait for the end of a running apply, or for the caller's deadline. An explicit cancel turns it back."""
@@ -289,6 +306,8 @@ class _Watched:
     def __init__(self, call: Call | None) -> None:
         self.call = call
         self.applying: Applying | None = None
+        self.withdrawn = ""
+        """Why its client no longer wants it."""
 
     async def listen(self, item: Item) -> Item | None:
         """Pass progress and questions to the waiting call; without one, answer that the client is gone."""

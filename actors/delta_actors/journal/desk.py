@@ -107,19 +107,15 @@ class Desk:
             self._planning.end(program.id)
 
     async def _withdrawn(self, delta: str, reason: str, principal: Principal) -> Record | None:
-        """Decline a stored delta that its client no longer wants and nobody has begun to apply; return it as it is."""
+        """Decline a stored delta that its client no longer wants, unless it is past that; return it as it is."""
         async with self._beginning:
             record = await self._store.get(delta)
             if record is None or record.principal != principal.id:
                 return None
-            if record.state not in PENDING:
-                return record
-            self._applies.forget(delta)
-            try:
-                move = Move(time.time(), PENDING, DeltaState.DECLINED, reason=reason, note="withdrawn by its client")
-                return await self._store.move(delta, move)
-            except Refused:
-                return await self._store.get(delta)
+            if not self._applies.withdraw(delta, reason):
+                self._applies.forget(delta)
+                await self._applies.decline_withdrawn(delta, reason)
+            return await self._store.get(delta)
 
     async def propose(self, request: Propose, call: Call) -> DeltaReport:
         """Take in a plan, decide by mode, and store it."""
