@@ -19,7 +19,7 @@ from delta_protocol.changes.plan import build_plan
 from delta_protocol.wire.journal import Apply, Begin, Propose
 from delta_protocol.wire.registry import ToolReply
 from tests.changes.catalogues import catalogue
-from tests.journal.test_actor import NULL, closing, standing
+from tests.journal.stand import NULL, closing, standing
 from tests.journal.world import World
 
 

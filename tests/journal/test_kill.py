@@ -13,7 +13,7 @@ import trio
 
 from delta_protocol.changes.model import CallState, DeltaState
 from delta_protocol.changes.states import MOVING
-from tests.journal.test_actor import standing
+from tests.journal.stand import standing
 from tests.journal.world import TICKET, World
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from delta_protocol.changes import probing
 from delta_protocol.changes.model import CallState, DeltaState
 from delta_protocol.wire.journal import DeltaReport, ListDeltas
 from delta_protocol.wire.message import Role
-from tests.journal.test_actor import Stand, closing, standing
+from tests.journal.stand import Stand, closing, standing
 from tests.journal.world import TICKET, World
 
 
