@@ -11,7 +11,7 @@ from pathlib import Path
 
 import trio
 
-from delta_actors.runtime.control import Control, open_control
+from delta_actors.runtime.control import EXIT_CONFIGURATION, Control, open_control
 from delta_protocol.config import ActorConfig, StackConfig
 from delta_protocol.errors import ActorCrashed, DeltaError
 from delta_protocol.supervision import Restart
@@ -59,10 +59,14 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a life ended. `clean`: by itself with code 0. `cause` is for people."""
+    """How a life ended. `clean`: by itself with code 0. `cause` is for people.
+
+    `refusal`: why it will not start however often it is tried, in the actor's own words.
+    """
 
     clean: bool
     cause: str
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,8 @@ class Incarnation:
             self.process.close()
             self._set(State.EXITED)
         cause = f"{ended.describe()}: {self._fault}" if self._fault else ended.describe()
-        return Exit(ended.clean and not self._fault, cause)
+        refusal = (self._fault or cause) if ended.code == EXIT_CONFIGURATION else ""
+        return Exit(ended.clean and not self._fault, cause, refusal)
 
     async def _lived(self, ours: socket.socket) -> Ended:
         assert self.process is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import trio
 
-from delta_actors.runtime.supervising import RestartIntensityExceeded
+from delta_actors.runtime.supervising import CannotStart, RestartIntensityExceeded
 from delta_protocol.codecs import exact_json
 from delta_protocol.config import StackConfig
 from delta_protocol.supervision import Backoff, Intensity, Member, RestartTable, Strategy
@@ -40,6 +40,7 @@ class _Slot:
     """Counts beginnings, so that a late word of an earlier life is known as such."""
     restarts: int = 0
     error: str = ""
+    refusal: str = ""
     waiting: trio.CancelScope | None = None
     stopping: bool = False
     done: trio.Event = field(default_factory=trio.Event)
@@ -79,7 +80,8 @@ class Supervisor:
     async def run(self) -> None:
         """Start every child and keep them running; returns after `stop`, when all have ended.
 
-        Raises `RestartIntensityExceeded`. Cancelling kills the children and waits for nothing but the kernel.
+        Raises `RestartIntensityExceeded`; of it `CannotStart` with the words of an actor that would fail again.
+        Cancelling kills the children and waits for nothing but the kernel.
         """
         send, receive = trio.open_memory_channel[tuple[_Slot, int, Exit]](len(self._slots) + 1)
         straw: _Slot | None = None
@@ -96,6 +98,8 @@ class Supervisor:
             await self._stop_in_reverse(list(self._slots.values()))
         if straw is not None:
             role = str(straw.child.role)
+            if straw.refusal:
+                raise CannotStart(f"{role} cannot start: {straw.refusal}", actor=role)
             raise RestartIntensityExceeded(f"{role} ended too often ({straw.error}); all was stopped", actor=role)
 
     def stop(self) -> None:
@@ -198,7 +202,10 @@ class Supervisor:
 
     async def _decide(self, nursery: trio.Nursery, slot: _Slot, end: Exit, exits: _Exits) -> bool:
         """Do what the table says about an end; False when the supervisor is to give up."""
-        slot.error = end.cause
+        slot.error, slot.refusal = end.cause, end.refusal
+        if end.refusal:
+            self._set(slot, State.FAILED)
+            return False
         decision = self._table.ended(
             str(slot.child.role),
             clean=end.clean,

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from delta_actors.runtime.actor import Actor, Context, Handlers
-from delta_protocol.errors import DeltaError, Refused
+from delta_protocol.errors import ActorUnavailable, DeltaError, Refused
 from delta_protocol.wire.message import Role
 from delta_supervisor.control.client import ControlClient
 
@@ -17,7 +17,7 @@ POLL = 0.02
 
 
 class Quiet(Actor):
-    """Serves nobody. Notes its end in `stopped`; `refuse-ROLE`, `crash-ROLE`, `stuck-ROLE` make it misbehave."""
+    """Serves nobody. Notes its end in `stopped`; files named `refuse-ROLE`, `fail-ROLE` and so on make it misbehave."""
 
     role = Role.RESULTS
 
@@ -25,6 +25,8 @@ class Quiet(Actor):
         self.context = context
         if self._told("refuse"):
             raise Refused("told to refuse")
+        if self._told("fail"):
+            raise ActorUnavailable("told to fail")
         return ()
 
     def handlers(self) -> Handlers:

@@ -276,7 +276,7 @@ def test_the_watchdog_is_not_petted_while_an_actor_is_stuck(place: Path) -> None
         manager.settimeout(0.7)
         environment = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "200000"}
         with started(place / "state", "supervision.max_restarts=50", environment=environment) as stack:
-            (place / "state" / "refuse-journal").touch()
+            (place / "state" / "fail-journal").touch()
             os.kill(stack.pid("journal"), signal.SIGKILL)
             wait(lambda: stack.status().state != "ready")
             time.sleep(0.3)

@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from delta_actors.runtime import RestartIntensityExceeded
+from delta_actors.runtime.supervising import CannotStart
 from delta_protocol.config import ActorConfig
 from delta_protocol.supervision import Strategy
 from delta_protocol.wire.message import Role
@@ -121,13 +122,17 @@ async def test_dying_too_often_stops_everything_and_escalates(supervise: MakeSup
     assert of(supervisor, Role.JOURNAL)[2] == 2
 
 
-async def test_a_child_that_refuses_to_start_says_why(supervise: MakeSupervisor, place: Path) -> None:
+async def test_a_child_that_refuses_to_start_says_why_and_is_not_tried_again(
+    supervise: MakeSupervisor, place: Path
+) -> None:
     (place / "refuse-journal").touch()
-    supervisor = supervise(Role.JOURNAL, settings=config(max_restarts=0))
-    with pytest.RaisesGroup(RestartIntensityExceeded, flatten_subgroups=True, allow_unwrapped=True) as caught:
+    supervisor = supervise(Role.AUTH, Role.JOURNAL)
+    with pytest.RaisesGroup(CannotStart, flatten_subgroups=True, allow_unwrapped=True) as caught:
         with trio.fail_after(30):
             await supervisor.run()
     assert "told to refuse" in str(caught.value)
+    assert of(supervisor, Role.JOURNAL)[2] == 0
+    assert of(supervisor, Role.AUTH)[1] is None
 
 
 async def test_rest_for_one_restarts_the_child_and_those_after_it(supervise: MakeSupervisor) -> None:

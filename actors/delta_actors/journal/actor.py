@@ -43,7 +43,9 @@ class JournalActor(Actor):
         self._desk: Desk | None = None
 
     async def start(self, context: Context) -> tuple[str, ...]:
-        """Open the file and bring it to the newest schema. Raises `Refused` for one of a newer program."""
+        """Open the file and bring it to the newest schema. Raises `Refused` for one of a newer program, and
+        `Invalid` for a damaged one.
+        """
         self._store = SqliteStore(context.state_dir / "journal.db")
         self._desk = Desk(self._store, context)
         return ()

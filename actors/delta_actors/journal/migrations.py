@@ -69,7 +69,7 @@ def migrate(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > len(STEPS):
         raise Refused(
-            f"the journal was written by a newer program (schema {version}, this one knows {len(STEPS)}): "
+            f"journal.db was written by a newer program (schema {version}, this one knows {len(STEPS)}): "
             "use that program, or another state directory",
             schema=version,
         )

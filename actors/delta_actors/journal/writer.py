@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import trio
 
 from delta_actors.journal.migrations import migrate
-from delta_protocol.errors import Internal
+from delta_protocol.errors import Internal, Invalid
 
 ResultT = TypeVar("ResultT")
 Work = Callable[[sqlite3.Connection], Any]
@@ -130,9 +130,30 @@ def _open(path: Path) -> sqlite3.Connection:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     path.chmod(0o600)
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        _prepare(connection)
+    except sqlite3.OperationalError:
+        connection.close()
+        raise
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise Invalid(
+            f"{path} is damaged ({error}): put a copy from a backup in its place, or move it away to begin a new "
+            "journal (what was done before can then not be undone)",
+            file=str(path),
+        ) from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA busy_timeout = 5000")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA busy_timeout = 5000")
+    faults = [row[0] for row in connection.execute("PRAGMA quick_check(1)")]
+    if faults != ["ok"]:
+        raise sqlite3.DatabaseError(faults[0])
     migrate(connection)
-    return connection

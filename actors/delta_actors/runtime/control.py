@@ -20,6 +20,9 @@ from delta_protocol.wire.message import Request, Role
 ReplyT = TypeVar("ReplyT")
 
 CONTROL = "control"
+
+EXIT_CONFIGURATION = 78
+"""An actor process's exit code when it could not start for a reason that another start would meet again."""
 """What the control socket's far end calls itself, before it knows its role."""
 
 

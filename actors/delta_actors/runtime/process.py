@@ -20,7 +20,7 @@ import trio
 
 from delta_actors.runtime.actor import Actor, Call, Handlers
 from delta_actors.runtime.birth import Birth
-from delta_actors.runtime.control import CONTROL
+from delta_actors.runtime.control import CONTROL, EXIT_CONFIGURATION
 from delta_actors.runtime.failures import sole
 from delta_actors.runtime.greeting import Identity, admit
 from delta_actors.runtime.host import CLOSE_TIMEOUT, Host
@@ -35,7 +35,6 @@ log = logging.getLogger("delta.actors")
 
 EXIT_DONE: Final = 0
 EXIT_CRASHED: Final = 70
-EXIT_CONFIGURATION: Final = 78
 
 REPLY_TIME = 0.25
 """Seconds of a `Stop`'s deadline kept back for its own reply."""
@@ -147,7 +146,7 @@ class _Life:
             return Started(await self._nursery.start(self._live, host))
         except Exception as error:
             cause = sole(error)
-            self.exit_code = EXIT_CONFIGURATION if isinstance(cause, Invalid) else EXIT_CRASHED
+            self.exit_code = EXIT_CONFIGURATION if isinstance(cause, Invalid | Refused) else EXIT_CRASHED
             self._finish.set()
             if isinstance(cause, DeltaError):
                 raise cause from None

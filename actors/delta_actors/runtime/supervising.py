@@ -27,6 +27,10 @@ class RestartIntensityExceeded(DeltaError):
     """
 
 
+class CannotStart(RestartIntensityExceeded):
+    """An actor said that no further start can help; it was not tried again, and all were stopped."""
+
+
 class Life:
     """One incarnation of one actor."""
 

@@ -21,7 +21,7 @@ from delta_protocol.wire.control import Admission, Grant
 from delta_protocol.wire.hello import token_digest
 from delta_protocol.wire.message import Role
 from delta_protocol.wire.table import ASKS, callers_of
-from delta_supervisor.cli.options import DONE, INTERNAL
+from delta_supervisor.cli.options import CONFIGURATION, DONE, INTERNAL
 from delta_supervisor.cli.output import print_progress
 from delta_supervisor.load import Flags, load
 from delta_supervisor.places import make_private, runtime_dir
@@ -44,7 +44,7 @@ def run_single(role: Role, flags: Flags) -> int:
         )
     import trio
 
-    from delta_actors.runtime.supervising import RestartIntensityExceeded
+    from delta_actors.runtime.supervising import CannotStart, RestartIntensityExceeded
     from delta_supervisor.child import Child
     from delta_supervisor.notify import Notifier
     from delta_supervisor.service import Service
@@ -78,7 +78,7 @@ def run_single(role: Role, flags: Flags) -> int:
         trio.run(main)
     except* RestartIntensityExceeded as group:
         print_progress(f"error: {group.exceptions[0]}")
-        code = INTERNAL
+        code = CONFIGURATION if isinstance(group.exceptions[0], CannotStart) else INTERNAL
     return code
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from delta_protocol.errors import DeltaError, Failure
-from delta_supervisor.cli.options import DONE, INTERNAL, READY, exit_code
+from delta_supervisor.cli.options import CONFIGURATION, DONE, INTERNAL, READY, exit_code
 from delta_supervisor.cli.output import print_progress
 from delta_supervisor.control.messages import StackStatus
 from delta_supervisor.load import Flags, Loaded, load
@@ -77,7 +77,7 @@ def _serve(
 ) -> int:
     import trio
 
-    from delta_actors.runtime.supervising import RestartIntensityExceeded
+    from delta_actors.runtime.supervising import CannotStart, RestartIntensityExceeded
     from delta_supervisor.notify import Notifier
     from delta_supervisor.spawn import Zygote
     from delta_supervisor.stack import Stack
@@ -91,7 +91,7 @@ def _serve(
         trio.run(serve)
     except* RestartIntensityExceeded as group:
         report(f"error: {group.exceptions[0]}")
-        code = INTERNAL
+        code = CONFIGURATION if isinstance(group.exceptions[0], CannotStart) else INTERNAL
     except* KeyboardInterrupt:
         report("ended at once")
         code = INTERNAL
