@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from delta_protocol.codecs import exact_json
+
 Id = int | str
 Json = bytes
 
@@ -91,6 +93,8 @@ def parse(text: bytes) -> Message:
             text.decode()
         except UnicodeDecodeError as error:
             raise Malformed(PARSE_ERROR, f"not UTF-8: {error}") from None
+    if exact_json.is_too_deep(text):
+        raise Malformed(INVALID_REQUEST, f"nested deeper than {exact_json.MAX_DEPTH}", _id_of(text))
     try:
         envelope = _decode_envelope(text)
     except msgspec.ValidationError as error:

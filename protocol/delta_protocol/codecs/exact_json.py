@@ -1,7 +1,8 @@
 """JSON that keeps integers exact and has one canonical text.
 
-msgspec decodes integers of any size exactly and refuses NaN, Infinity and trailing bytes. Numbers out of a double's
-range, duplicate keys and nesting beyond `MAX_DEPTH` are refused or bounded here.
+msgspec decodes integers of any size exactly and refuses NaN, Infinity, numbers out of a double's range and trailing
+bytes. Nesting beyond `MAX_DEPTH` is refused here. Of members of one object with the same name the last one counts, as
+RFC 8259 section 4 allows.
 
 The canonical form follows RFC 8785 in key order (UTF-16 code units), minimal escapes and no white space, and departs
 from it in one point: integers are written as they are, however large, where RFC 8785 would round them to a double.
@@ -10,6 +11,7 @@ from it in one point: integers are written as they are, however large, where RFC
 from __future__ import annotations
 
 import hashlib
+import itertools
 from typing import Any, TypeGuard, cast
 
 import msgspec
@@ -17,6 +19,10 @@ import msgspec
 from delta_protocol.errors import Invalid
 
 MAX_DEPTH = 256
+"""Arrays and objects inside each other."""
+
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NO_BRACKETS = bytes(each for each in range(256) if each not in b"[]{}")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -27,10 +33,25 @@ def decode(text: bytes | str, *, what: str = "value") -> Any:  # noqa: ANN401 - 
 
     Raises `Invalid`, naming `what`, on malformed JSON, non-finite numbers or too deep nesting.
     """
+    if is_too_deep(text):
+        raise Invalid(f"{what} is nested deeper than {MAX_DEPTH}", what=what)
     try:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"{what} is not JSON: {error}", what=what) from None
+
+
+def is_too_deep(text: bytes | str) -> bool:
+    """Whether JSON text is nested deeper than `MAX_DEPTH`. Costs next to nothing for text with few brackets."""
+    if isinstance(text, str):
+        if text.count("[") + text.count("{") <= MAX_DEPTH:
+            return False
+        text = text.encode(errors="surrogatepass")
+    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+        return False
+    outside = b"".join(text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
+    brackets = outside.translate(_STEPS, _NO_BRACKETS)
+    return max(itertools.accumulate(memoryview(brackets).cast("b")), default=0) > MAX_DEPTH
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:  # noqa: ANN401 - any JSON value
