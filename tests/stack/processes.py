@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _PR_SET_CHILD_SUBREAPER = 36
-_LINGER = 0.3
-"""Seconds after which a zombie that nobody waited for is taken for an adopted one."""
+_LINGER = 15.0
+"""Seconds after which a zombie that nobody waited for is taken for an adopted one, whoever was its parent at first."""
 
 
 class Process(NamedTuple):
@@ -99,6 +99,9 @@ def nothing_left_behind(grace: float = 20.0) -> Iterator[None]:
         ended.set()
         reaper.join()
         _subreaper(False)
+        for process in table().values():
+            if process.parent == os.getpid() and process.state == "Z" and process.pid not in before:
+                _reap(process.pid)
     assert not left, "still running after the test:\n" + "\n".join(f"{each.pid} {each.command}" for each in left)
 
 
@@ -112,15 +115,21 @@ def _wait_gone(before: set[int], grace: float) -> list[Process]:
 
 
 def _reap_adopted(before: set[int], ended: threading.Event) -> None:
-    """Do init's work for adopted children; those started here are left to their owners for a while."""
-    seen: dict[int, float] = {}
+    """Do init's work for adopted children: those that once had another parent.
+
+    What was started here is left to its owner, who may look at its exit code late: its pipes can stay open in a child.
+    """
+    adopted: set[tuple[int, int]] = set()
+    zombies: dict[int, float] = {}
     while not ended.wait(0.1):
-        zombies = [each for each in table().values() if each.parent == os.getpid() and each.state == "Z"]
-        for process in zombies:
-            since = seen.setdefault(process.pid, time.monotonic())
-            if process.pid not in before and time.monotonic() - since > _LINGER:
-                _reap(process.pid)
-                del seen[process.pid]
+        for process in table().values():
+            if process.parent != os.getpid():
+                adopted.add((process.pid, process.started))
+            elif process.state == "Z" and process.pid not in before:
+                since = zombies.setdefault(process.pid, time.monotonic())
+                if (process.pid, process.started) in adopted or time.monotonic() - since > _LINGER:
+                    _reap(process.pid)
+                    del zombies[process.pid]
 
 
 def _reap(pid: int) -> None:

@@ -174,11 +174,12 @@ async def find(stack: Stack, victim: str) -> int:
 async def test_an_apply_whose_transport_died_is_finished_and_repeating_it_returns_the_first_outcome(home: Path) -> None:
     probe = Probe(home / "probe")
     with running(home, "version = 1\n" + PATIENT + probe.config("--write-seconds", "1.5")) as stack:
+        transport = stack.pid("transport")
         with pytest.raises(ExceptionGroup) as caught:
             async with open_http(stack.url) as client, trio.open_nursery() as nursery:
                 nursery.start_soon(lambda: client.call("delta", code=program(1)))
                 await trio.to_thread.run_sync(lambda: probe.wait(lambda p: bool(p.events("call", "update_item"))))
-                kill(stack.pid("transport"))
+                kill(transport)
         assert caught.group_contains(httpx.TransportError), "to an HTTP client a dead transport is a connection error"
         probe.wait(lambda p: bool(p.events("done", "update_item")))
         stack.wait_ready()
@@ -193,6 +194,7 @@ async def test_an_apply_whose_transport_died_is_finished_and_repeating_it_return
 async def test_an_apply_whose_journal_died_is_probed_and_never_sent_twice(home: Path) -> None:
     probe = Probe(home / "probe")
     with running(home, "version = 1\n" + PATIENT + probe.config("--write-seconds", "1.5")) as stack:
+        journal_process = stack.pid("journal")
         async with open_relay(stack) as client, trio.open_nursery() as nursery:
             answers: dict[int, Message] = {}
 
@@ -201,7 +203,7 @@ async def test_an_apply_whose_journal_died_is_probed_and_never_sent_twice(home: 
 
             nursery.start_soon(ask)
             await trio.to_thread.run_sync(lambda: probe.wait(lambda p: bool(p.events("call", "update_item"))))
-            kill(stack.pid("journal"))
+            kill(journal_process)
         check_answer(1, answers[1])
         stack.wait_ready()
         states = await settled(stack, answers, probe)
