@@ -35,6 +35,7 @@ class OperationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     many: bool = False
     content: str | None = None
     cursor: str | None = None
+    wrapper: str | None = None
 
 
 class ElementsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

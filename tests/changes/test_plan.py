@@ -8,6 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from delta_protocol.catalogue.model import (
+    Binding,
+    Catalogue,
+    Collection,
+    Connector,
+    ConnectorState,
+    Effect,
+    Elements,
+    Mode,
+)
 from delta_protocol.changes.holes import pack, reference
 from delta_protocol.changes.images import NOTHING
 from delta_protocol.changes.model import (
@@ -25,7 +35,7 @@ from delta_protocol.changes.model import (
 from delta_protocol.changes.plan import build_plan, completed, place, plan_hash, sealed, verify
 from delta_protocol.codecs import exact_json
 from delta_protocol.errors import Invalid
-from tests.changes.catalogues import catalogue, tickets
+from tests.changes.catalogues import STRING, catalogue, tickets, tool
 
 T1 = {
     "id": "T-1",
@@ -254,3 +264,46 @@ def test_a_secret_field_is_not_undoable_and_never_in_words() -> None:
     assert call.inverse is None
     assert call.irreversible_because == "`api_token` is a secret: what it was is not kept"
     assert "hunter" not in call.words
+
+
+OBSERVATIONS = Elements(
+    "observations",
+    add=Binding("add_facts", key="entityName", fields={"": "contents"}, many=True, wrapper="facts"),
+    remove=Binding("delete_facts", key="entityName", many=True, wrapper="deletions"),
+    remove_key="facts",
+)
+
+
+def wrapped_change(before: list[str], after: list[str]) -> Plan:
+    tools = (
+        tool("get_node", Effect.READ, {"name": STRING}, ("name",)),
+        tool("add_facts", Effect.WRITE, {"facts": {"type": "array"}}),
+        tool("delete_facts", Effect.WRITE, {"deletions": {"type": "array"}}),
+    )
+    node = Collection("node", "node", "name", get=Binding("get_node", key="name"), elements=(OBSERVATIONS,))
+    of = Catalogue(7, (Connector("notes", ConnectorState.READY, Mode.SAFE, tools, (node,)),))
+    was, now = ({"name": "Ada", "observations": facts} for facts in (before, after))
+    ada = EntityRef("notes", "node", b'"Ada"')
+    change = EntityChange(ada, exact_json.encode(was), pack(now), (), 1, line=1, complete=True)
+    plan = build_plan(Recording((change,), (), ()), of)
+    verify(plan, of)
+    return plan
+
+
+def test_elements_whose_tools_wrap_them_in_a_list_are_added_removed_and_taken_back() -> None:
+    plan = wrapped_change(["a", "b"], ["b", "c", "d"])
+    added = ("add_facts", {"facts": [{"entityName": "Ada", "contents": ["c", "d"]}]})
+    removed = ("delete_facts", {"deletions": [{"entityName": "Ada", "facts": ["a"]}]})
+    assert calls(plan) == [removed, added]
+    back = [(call.inverse.tool, json.loads(call.inverse.arguments.json)) for call in plan.calls if call.inverse]
+    assert back == [
+        ("add_facts", {"facts": [{"entityName": "Ada", "contents": ["a"]}]}),
+        ("delete_facts", {"deletions": [{"entityName": "Ada", "facts": ["c", "d"]}]}),
+    ]
+    assert all(call.read_back for call in plan.calls)
+
+
+def test_adding_what_is_there_already_is_not_undone_by_taking_it_away() -> None:
+    plan = wrapped_change(["a"], ["a", "a"])
+    assert [call.inverse for call in plan.calls] == [None]
+    assert "held it before" in (plan.calls[0].irreversible_because or "")

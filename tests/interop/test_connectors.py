@@ -65,6 +65,30 @@ def test_server_memory_creates_entities_and_relations_and_undoes_them(home: Path
         assert stack.run("return await memory.read_graph({})")["returned"] == {"entities": [], "relations": []}
 
 
+def test_server_memory_adds_and_deletes_observations_by_their_own_tools_and_undoes_them(home: Path) -> None:
+    store = home / "memory.jsonl"
+    env = f"[connectors.memory.env]\nMEMORY_FILE_PATH = {json.dumps(str(store))}\n"
+    ada = '{name: "Ada", entityType: "person", observations: ["writes programs", "is a countess"]}'
+    held = 'return (await memory.entity.get("Ada")).observations'
+    change = """
+        const ada = await memory.entity.get("Ada");
+        ada.observations.push("likes horses", "plays the harp");
+        ada.observations.splice(ada.observations.indexOf("is a countess"), 1);
+    """
+    with connected(home, "memory", npm("server-memory"), env=env) as stack:
+        applied(stack.run(f"await memory.create_entities({{entities: [{ada}]}});"))
+        delta = applied(stack.run(change))
+        assert delta["calls"] == 2
+        assert delta["read_back"] == {"verified": 2, "differs": 0, "unverifiable": 0}
+        assert delta["undo"] == {"possible": 2, "of": 2}
+        shown = stack.cli("journal", delta["id"]).stdout
+        assert "memory.add_observations" in shown
+        assert "memory.delete_observations" in shown
+        assert stack.run(held)["returned"] == ["writes programs", "likes horses", "plays the harp"]
+        assert stack.undo(delta["id"])["exit"] == 0
+        assert sorted(stack.run(f"{held} // after")["returned"]) == ["is a countess", "writes programs"]
+
+
 def test_server_filesystem_edits_two_files_and_restores_them_from_what_was_read_before(home: Path) -> None:
     shelf = home / "shelf"
     shelf.mkdir()

@@ -61,9 +61,9 @@ def _elements(
         elements = Elements(
             field=field,
             key=mapping.key,
-            add=_binding(f"{where}.add", mapping.add, shapes, faults),
-            remove=_binding(f"{where}.remove", mapping.remove, shapes, faults),
-            update=_binding(f"{where}.update", mapping.update, shapes, faults),
+            add=_binding(f"{where}.add", mapping.add, shapes, faults, wraps=True),
+            remove=_binding(f"{where}.remove", mapping.remove, shapes, faults, wraps=True),
+            update=_binding(f"{where}.update", mapping.update, shapes, faults, wraps=True),
             remove_key=mapping.remove_key,
         )
         if elements.add or elements.remove or elements.update:
@@ -72,7 +72,12 @@ def _elements(
 
 
 def _binding(
-    where: str, given: OperationConfig | None, shapes: Mapping[str, Shape], faults: list[str]
+    where: str,
+    given: OperationConfig | None,
+    shapes: Mapping[str, Shape],
+    faults: list[str],
+    *,
+    wraps: bool = False,
 ) -> Binding | None:
     if given is None:
         return None
@@ -80,17 +85,29 @@ def _binding(
     if tool is None:
         faults.append(f'{where}: no tool "{given.tool}"')
         return None
-    inside = _content_members(tool, given.content)
+    if given.wrapper is not None and (not wraps or given.content is not None):
+        faults.append(f"{where}: `wrapper` is for operations of elements without `content`")
+        return None
+    inside = _content_members(tool, given.content or given.wrapper)
     known = set(tool.parameters) if inside is None else inside
     wanted = [*given.fields.values()]
-    outside = [name for name in (given.content, given.cursor) if name is not None]
+    outside = [name for name in (given.content, given.cursor, given.wrapper) if name is not None]
     missing = [name for name in wanted if name not in known] + [name for name in outside if name not in tool.parameters]
-    if given.key is not None and given.key not in tool.parameters:
+    if given.key is not None and given.key not in (known if given.wrapper else tool.parameters):
         missing.append(given.key)
     if missing:
         faults.append(f"{where}: {given.tool} has no parameter {', '.join(missing)}")
         return None
-    return Binding(given.tool, given.key, dict(given.fields), given.result, given.many, given.content, given.cursor)
+    return Binding(
+        given.tool,
+        given.key,
+        dict(given.fields),
+        given.result,
+        given.many,
+        given.content,
+        given.cursor,
+        given.wrapper,
+    )
 
 
 def _content_members(tool: Shape, content: str | None) -> set[str] | None:

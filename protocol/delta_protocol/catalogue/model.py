@@ -103,6 +103,9 @@ class Binding(msgspec.Struct, frozen=True, array_like=True):
     """The one parameter that takes the whole element or list of elements (`create_entities(entities)`)."""
     cursor: str | None = None
     """list: the parameter that takes the next page's cursor or number, where there is one."""
+    wrapper: str | None = None
+    """Elements: the one parameter, a list of objects, inside which `key`, `fields` and the element's key are
+    (`add_observations(observations: [{entityName, contents}])`)."""
 
 
 class Elements(msgspec.Struct, frozen=True, array_like=True):

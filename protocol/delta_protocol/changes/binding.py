@@ -74,8 +74,21 @@ def _meanings(collection: Collection, tool: str, arguments: dict[str, Tree]) -> 
             yield _keyed(collection, "edit", edit, arguments)
     for elements in collection.elements:
         for operation, binding in (("add", elements.add), ("remove", elements.remove), ("change", elements.update)):
-            if binding is not None and binding.tool == tool:
-                yield _element(collection, elements, operation, binding, arguments)
+            inner = _unwrapped(binding, arguments) if binding is not None and binding.tool == tool else None
+            if binding is not None and inner is not None:
+                yield _element(collection, elements, operation, binding, inner)
+
+
+def _unwrapped(binding: Binding, arguments: dict[str, Tree]) -> dict[str, Tree] | None:
+    """Return the arguments that the binding's names speak of; None where its wrapper holds anything but one object."""
+    if binding.wrapper is None:
+        return arguments
+    items = arguments.get(binding.wrapper)
+    return items[0] if is_array(items) and len(items) == 1 and is_object(items[0]) else None
+
+
+def _wrapped(binding: Binding, arguments: dict[str, Tree]) -> dict[str, Tree]:
+    return arguments if binding.wrapper is None else {binding.wrapper: [arguments]}
 
 
 def _keyed(collection: Collection, operation: str, binding: Binding, arguments: dict[str, Tree]) -> Bound:
@@ -198,14 +211,28 @@ def add_arguments(binding: Binding, parent: Tree, items: Sequence[dict[str, Tree
     arguments: dict[str, Tree] = {} if binding.key is None else {binding.key: parent}
     if binding.content is not None:
         contents = [content_of(binding, item) for item in items]
-        return arguments | {binding.content: contents if binding.many else contents[0]}
-    if binding.many and "" in binding.fields:
-        return arguments | {binding.fields[""]: [item[""] for item in items]}
-    return arguments | {binding.fields[name]: value for name, value in items[0].items() if name in binding.fields}
+        added = {binding.content: contents if binding.many else contents[0]}
+    elif binding.many and "" in binding.fields:
+        added = {binding.fields[""]: [item[""] for item in items]}
+    else:
+        added = {binding.fields[name]: value for name, value in items[0].items() if name in binding.fields}
+    return _wrapped(binding, arguments | added)
 
 
 def remove_arguments(elements: Elements, binding: Binding, parent: Tree, keys: Sequence[Tree]) -> dict[str, Tree]:
-    """Return the arguments that name elements of `parent` by their keys."""
+    """Return the arguments that remove the elements of `parent` with these keys."""
+    return _wrapped(binding, _element_arguments(elements, binding, parent, keys))
+
+
+def change_arguments(
+    elements: Elements, binding: Binding, parent: Tree, key: Tree, fields: dict[str, Tree]
+) -> dict[str, Tree]:
+    """Return the arguments that set `fields` of one element. Each must be in `binding.fields`."""
+    values = {binding.fields[name]: value for name, value in fields.items()}
+    return _wrapped(binding, _element_arguments(elements, binding, parent, [key]) | values)
+
+
+def _element_arguments(elements: Elements, binding: Binding, parent: Tree, keys: Sequence[Tree]) -> dict[str, Tree]:
     arguments: dict[str, Tree] = {} if binding.key is None else {binding.key: parent}
     if elements.remove_key is not None:
         arguments[elements.remove_key] = list(keys) if binding.many else keys[0]

@@ -102,8 +102,7 @@ def _element_calls(key: Tree, elements: Elements, found: ElementChanges) -> Made
             calls.append((remove.tool, bind.remove_arguments(elements, remove, key, some)))
     for name, fields in found.changed:
         assert change is not None
-        values = {change.fields[field]: value for field, value in fields.items()}
-        calls.append((change.tool, bind.remove_arguments(elements, change, key, [name]) | values))
+        calls.append((change.tool, bind.change_arguments(elements, change, key, name, fields)))
     if found.added and add is not None:
         for group in [list(found.added)] if add.many else [[item] for item in found.added]:
             calls.append((add.tool, bind.add_arguments(add, key, group)))

@@ -55,7 +55,7 @@ def way_back(connector: Connector, tool: str, bound: Bound | None, number: int, 
         case "delete":
             return _of_delete(connector, bound, images)
         case "add":
-            return _of_add(bound, number)
+            return _of_add(bound, number, image)
         case "remove":
             return _of_remove(bound, image)
         case _:
@@ -196,12 +196,15 @@ def _required(connector: Connector, tool: str) -> frozenset[str]:
     return frozenset() if known is None else required_parameters(known)
 
 
-def _of_add(bound: Bound, number: int) -> Way:
+def _of_add(bound: Bound, number: int, image: Any) -> Way:  # noqa: ANN401 - an image
     elements, add = bound.elements, bound.binding
     assert elements is not None
     remove = elements.remove
     if remove is None or elements.remove_key is None:
         return _never(f"no tool removes what {add.tool} adds")
+    had, array = field_of(image, elements.field) if is_known(image) else (False, None)
+    if elements.key == "" and had and is_array(array) and any(item.get("") in array for item in bound.items):
+        return _never(f"`{elements.field}` held it before: {remove.tool} would take away more than was added")
     keys: list[Tree] = []
     for index, item in enumerate(bound.items):
         made = (*result_path(add, index), elements.key)
@@ -254,6 +257,6 @@ def _of_change(bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image
     element = element_by_key(image, elements.field, elements.key, wanted)
     if element is None or any(name not in element or is_secret(name) for name in bound.fields):
         return _never(f"what the element of `{elements.field}` was is not known")
-    earlier = {bound.binding.fields[name]: element[name] for name in bound.fields}
-    arguments = bind.remove_arguments(elements, bound.binding, bound.key, [wanted]) | earlier
+    earlier = {name: element[name] for name in bound.fields}
+    arguments = bind.change_arguments(elements, bound.binding, bound.key, wanted, earlier)
     return Way(Reversibility.R1, Inverse(bound.binding.tool, pack(arguments), "put back what was there"))
