@@ -111,7 +111,7 @@ async def serve(port: int, host: str = "127.0.0.1") -> None:
     with socket.create_server((host, port)) as listener:
         async with trio.open_nursery() as nursery:
             await nursery.start(serve_http, build(), [listener], settings, trio.Event())
-            print(f"http://localhost:{listener.getsockname()[1]}{settings.config.path}", flush=True)
+            print(f"http://localhost:{listener.getsockname()[1]}{settings.path}", flush=True)
 
 
 def main(arguments: list[str]) -> int:
