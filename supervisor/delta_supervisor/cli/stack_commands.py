@@ -154,7 +154,7 @@ def _print_status(found: StackStatus, connectors: tuple[ServiceStatus, ...]) -> 
         print_text(f"listening at {address}")
     print_text(f"clients over stdio: {found.attached}\n")
     print_table(
-        ("actor", "state", "pid", "restarts", "in flight", "queued", "memory", "last error"),
+        ("actor", "state", "pid", "restarts", "in flight", "to send", "memory", "last error"),
         [
             (
                 each.name,
@@ -162,7 +162,7 @@ def _print_status(found: StackStatus, connectors: tuple[ServiceStatus, ...]) -> 
                 str(each.pid or ""),
                 str(each.restarts),
                 str(each.in_flight),
-                str(each.queued),
+                f"{each.queued} B" if each.queued else "",
                 f"{each.memory / (1 << 20):.0f} MiB" if each.memory else "",
                 each.error,
             )
