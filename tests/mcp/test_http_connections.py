@@ -150,3 +150,22 @@ async def test_our_client_hears_a_refusal_that_comes_before_its_request_was_read
             with pytest.raises((NotSent, NoReply)):
                 await call.result()
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+        b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+        b"HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n\r\n",
+    ],
+    ids=["preface", "upgrade"],
+)
+async def test_http_2_is_not_spoken_however_it_is_asked_for(opening: bytes) -> None:
+    async with site(sample_server(Log())) as web:
+        stream = await trio.open_tcp_stream("127.0.0.1", web.port)
+        with trio.fail_after(20):
+            async with stream:
+                await stream.send_all(opening)
+                received = await stream.receive_some()
+    assert received.startswith(b"HTTP/1.1 4")

@@ -16,9 +16,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
+import h11
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
+from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
@@ -104,10 +106,29 @@ class _Front:
                     stream.socket.shutdown(socket.SHUT_RDWR)
 
 
+class _Http1(H11Protocol):
+    """One that stays HTTP/1.1: hypercorn would go over to HTTP/2 for any client that asks, by preface or `Upgrade`."""
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        """Let the request be one like any other."""
+
+
 class _Connection(TCPServer):
     """One that ends when its client has closed it, not only once it was idle for too long as well."""
 
     async def _read_data(self) -> None:
+        made = self.protocol
+        made.protocol = _Http1(
+            made.app,
+            made.config,
+            made.context,
+            made.task_group,
+            made.state,
+            made.ssl,
+            made.client,
+            made.server,
+            made.send,
+        )
         await super()._read_data()
         await self.idle_task.stop()
 
