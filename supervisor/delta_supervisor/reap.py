@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
 import signal
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 import trio
+
+from delta_actors.runtime.processes import boot_id, start_time, stat_of
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -155,22 +156,11 @@ def is_descendant(pid: int, ancestor: int) -> bool:
     while pid > 1 and seen < 1000:
         if pid == ancestor:
             return True
-        parent = _stat(pid)
+        parent = stat_of(pid)
         if parent is None:
             return True
         pid, seen = int(parent[1]), seen + 1
     return pid == ancestor
-
-
-def start_time(pid: int) -> int:
-    """Return when `pid` started, in clock ticks since boot (proc(5), field 22); 0 when there is no such process."""
-    fields = _stat(pid)
-    return int(fields[19]) if fields else 0
-
-
-def boot_id() -> str:
-    """Return the kernel's name for this boot."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def resident_bytes(pid: int) -> int:
@@ -180,17 +170,6 @@ def resident_bytes(pid: int) -> int:
     except (OSError, IndexError):
         return 0
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat after the name: state first, parent second."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ESRCH):
-            return None
-        raise
-    return text.rpartition(")")[2].split()
 
 
 def _children(pid: int) -> Iterator[int]:

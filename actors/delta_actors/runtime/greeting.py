@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from socket import SO_PEERCRED, SOL_SOCKET, socket
+from socket import socket
 from typing import Any, cast
 
 import trio
 
 from delta_actors.runtime.calling import CallerLink
 from delta_actors.runtime.channel import Channel
+from delta_actors.runtime.processes import peer_of
 from delta_actors.runtime.schema import Schema
 from delta_protocol.errors import ActorCrashed, ProtocolViolation, Refused, from_failure
 from delta_protocol.wire.control import Admission
@@ -22,8 +22,6 @@ from delta_protocol.wire.message import role_named
 
 HELLO_TIMEOUT = 5.0
 """Seconds a connected peer may take to greet."""
-
-_CREDENTIALS = struct.Struct("3i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +103,6 @@ async def _first(channel: Channel[Any]) -> Any:  # noqa: ANN401 - whatever the c
 
 
 def _check_user(sock: socket) -> None:
-    _, user, _ = _CREDENTIALS.unpack(sock.getsockopt(SOL_SOCKET, SO_PEERCRED, _CREDENTIALS.size))
+    _, user = peer_of(sock)
     if user != os.getuid():
         raise Refused(f"a process of user {user} may not open a link to an actor of user {os.getuid()}")

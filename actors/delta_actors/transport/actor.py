@@ -7,9 +7,7 @@ import ipaddress
 import logging
 import os
 import socket
-import struct
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import trio
@@ -17,6 +15,7 @@ import trio
 from delta_actors.gateway import Catalogues, Gateway
 from delta_actors.mcp import DeltaServer, ServerSettings
 from delta_actors.runtime.actor import Actor, Context, Handlers
+from delta_actors.runtime.processes import peer_of, start_time
 from delta_actors.transport.key import load_key
 from delta_actors.transport.tokens import Doorkeeper
 from delta_protocol.answers.definitions import INSTRUCTIONS
@@ -139,7 +138,7 @@ class TransportActor(Actor):
 
     async def _relay(self, stream: trio.SocketStream) -> None:
         async with stream:
-            process, user = _peer(stream)
+            process, user = peer_of(stream.socket)
             if self._relays >= _MOST_RELAYS or user != os.geteuid():
                 return
             self._relays += 1
@@ -162,24 +161,13 @@ class TransportActor(Actor):
         self._context.nursery.start_soon(partial(self._catalogues.start_connectors))
 
 
-def _peer(stream: trio.SocketStream) -> tuple[int, int]:
-    """Return the process id and the user id of the other end."""
-    credentials = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    process, user, _ = struct.unpack("3i", credentials)
-    return process, user
-
-
 def _conversation(process: int) -> str | None:
     """Return the name of a relay's conversation, which is its process: the same when it comes again after a restart.
 
     None, for a name of its own, where the process cannot be seen (it is gone, or in a namespace apart).
     """
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return None
-    # The command name may hold spaces and brackets: fields are counted from the last bracket. 22nd field: start time.
-    return f"s_{process}_{stat.rpartition(')')[2].split()[19]}"
+    started = start_time(process)
+    return f"s_{process}_{started}" if started else None
 
 
 def _address(listener: socket.socket, config: StackConfig) -> str:

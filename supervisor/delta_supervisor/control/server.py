@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import struct
 from typing import Protocol
 
 import msgspec
 import trio
 
+from delta_actors.runtime.processes import peer_of
 from delta_protocol.errors import DeltaError, Failure, Invalid, Refused
 from delta_protocol.wire.control import Grant
 from delta_supervisor.control.messages import (
@@ -30,7 +30,6 @@ from delta_supervisor.reap import is_descendant
 
 MAX_REQUEST = 4 << 20
 MAX_CONNECTIONS = 256
-_CREDENTIALS = struct.Struct("3i")
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
 _RETRY_ACCEPT = 0.1
 """Seconds until another connection is tried after one could not be accepted."""
@@ -102,7 +101,7 @@ class ControlServer:
             self._limit.release_on_behalf_of(connection)
 
     async def _session(self, stream: trio.SocketStream) -> None:
-        pid, uid = _peer(stream)
+        pid, uid = peer_of(stream.socket)
         attached = False
         buffer = bytearray()
         try:
@@ -150,9 +149,3 @@ class ControlServer:
             case AttachRequest(fingerprints=fingerprints):
                 differing = self._stack.compare(fingerprints) if fingerprints is not None else ()
                 return Attached(os.getpid(), differing)
-
-
-def _peer(stream: trio.SocketStream) -> tuple[int, int]:
-    raw = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _ = _CREDENTIALS.unpack(raw)
-    return pid, uid
