@@ -12,8 +12,8 @@ import pytest
 import trio
 
 from delta_actors.runtime import Actor
-from delta_actors.runtime.control import open_control
-from delta_actors.runtime.process import EXIT_CONFIGURATION, EXIT_CRASHED, EXIT_DONE, load_actor
+from delta_actors.runtime.control import EXIT_CONFIGURATION, open_control
+from delta_actors.runtime.process import EXIT_CRASHED, EXIT_DONE, load_actor
 from delta_protocol.errors import ActorCrashed, ActorUnavailable, Internal, Invalid, Refused
 from delta_protocol.wire.control import Heartbeat, Stop
 from delta_protocol.wire.message import Done
