@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -22,6 +23,9 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
 _ID_LENGTH = 1024
+_ID_WITHIN = 100
+_ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*[,}]')
+_ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
 
 class ErrorObject(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -109,6 +113,15 @@ def _id_of(text: bytes) -> Id | None:
         return _decode_id(text).id
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+def answered_id(text: bytes) -> Id | None:
+    """Return the id that a response which cannot be read answers, where its first or last member tells; else None."""
+    asks = text.find(b'"method"')
+    if asks >= 0 and not any(0 <= text.find(member) < asks for member in (b'"result"', b'"error"')):
+        return None
+    found = _ID_FIRST.match(text[:_ID_WITHIN]) or _ID_LAST.search(text[-_ID_WITHIN:])
+    return int(found[1]) if found is not None else None
 
 
 def _message(envelope: _Envelope) -> Message:

@@ -46,6 +46,11 @@ def call(identity: Any, params: dict[str, Any]) -> None:
         sys.stderr.write("Traceback: the connector broke\n")
         sys.stderr.flush()
         os._exit(3)
+    if behaviour == "garbled":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(b'{"jsonrpc":"2.0","id":%d%s}\n' % (identity, bytes.fromhex(argument)))
+        sys.stdout.buffer.flush()
+        return
     if behaviour == "mute":
         return
     if behaviour == "asks":

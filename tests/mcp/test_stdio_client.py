@@ -304,3 +304,30 @@ async def test_the_caller_s_own_errors_come_out_as_they_are() -> None:
     with pytest.raises(ZeroDivisionError):
         async with open_stdio(awkward("plain")):
             raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b',"result":{"content":[],"n":NaN}',
+        b',"result":{"content":[{"type":"text","text":"\xff\xfe"}]}',
+        b',"result":{"content":[{"type":"text","text":"\\ud800"}]}',
+        b"",
+        b',"result":{"content":[]},"error":{"code":1,"message":"both"}',
+        b',"result":' + b"[" * 300 + b"]" * 300,
+    ],
+    ids=["NaN", "no UTF-8", "half a character", "neither", "both", "too deep"],
+)
+async def test_an_answer_that_cannot_be_read_ends_its_call_at_once(rest: bytes) -> None:
+    async with open_stdio(awkward("garbled", rest.hex())) as client:
+        with trio.fail_after(SLOW), pytest.raises(NoReply, match="cannot be read"):
+            await client.call_tool("echo", b"{}")
+        assert client.junk_lines == 1
+
+
+async def test_a_huge_error_message_is_cut_with_its_length_said() -> None:
+    rest = b',"error":{"code":1,"message":"' + b"x" * 30_000 + b'"}'
+    async with open_stdio(awkward("garbled", rest.hex())) as client:
+        with trio.fail_after(SLOW), pytest.raises(RpcError, match="30000 characters in all") as caught:
+            await client.call_tool("echo", b"{}")
+        assert len(str(caught.value)) < 5000

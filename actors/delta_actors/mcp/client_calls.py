@@ -19,6 +19,8 @@ OnQuestion = Callable[[str, Json], Awaitable[Json]]
 """Takes method and params of the server's question, returns the result; refuses by `RpcError` or `ClientCannot`."""
 
 _KEPT_PROGRESS = 64
+_MESSAGE_SHOWN = 4000
+"""Characters of a peer's error message that are passed on."""
 
 
 class OpenCall:
@@ -119,6 +121,11 @@ class OpenCall:
             raise self._lost
         error = self._response.error
         if error is not None:
-            raise RpcError(error.code, error.message, bytes(error.data) if error.data else None)
+            raise RpcError(error.code, _shown(error.message), bytes(error.data) if error.data else None)
         assert self._response.result is not None
         return self._response.result
+
+
+def _shown(message: str) -> str:
+    cut = len(message) > _MESSAGE_SHOWN
+    return f"{message[:_MESSAGE_SHOWN]}... ({len(message)} characters in all)" if cut else message

@@ -28,7 +28,7 @@ from delta_protocol.jsonrpc import (
     Request,
     Response,
 )
-from delta_protocol.mcp.errors import ClientCannot, McpError, NotSent, RpcError
+from delta_protocol.mcp.errors import ClientCannot, McpError, NoReply, NotSent, RpcError
 from delta_protocol.mcp.handshake import with_meta
 from delta_protocol.mcp.lines import LineSplitter, LineTooLong
 from delta_protocol.mcp.outgoing import cancelled_notification
@@ -178,8 +178,11 @@ class LineClient:
             return
         try:
             message = jsonrpc.parse(line)
-        except Malformed:
+        except Malformed as error:
             self.junk_lines += 1
+            call = self._calls.get(jsonrpc.answered_id(line) or 0)
+            if call is not None:
+                call.lose(NoReply(f"the server's answer cannot be read: {error.message}"))
             return
         match message:
             case Response():
