@@ -128,7 +128,8 @@ def test_a_change_that_met_a_conflict_is_planned_again_on_what_is_there_now(stac
 
 
 def test_a_program_whose_sandbox_is_killed_changed_nothing_and_can_be_run_again(stack: Stack) -> None:
-    program = 'const t = await tickets.ticket.get("T-4");\nawait sleep(3000);\nt.title = "Late";'
+    # Longer than two heartbeats, which is how often the status hears of a running program.
+    program = 'const t = await tickets.ticket.get("T-4");\nawait sleep(11000);\nt.title = "Late";'
     sandbox = stack.pid("sandbox")
     line = stack.command("run", "-")
     with subprocess.Popen(
