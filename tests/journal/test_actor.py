@@ -136,6 +136,15 @@ async def test_a_change_between_plan_and_apply_stops_everything(stand: Stand) ->
     )
 
 
+async def test_what_cannot_be_read_again_is_refused_with_what_the_connector_said(stand: Stand) -> None:
+    planned = await stand.propose(closing())
+    stand.world.blind = True
+    report = await stand.apply(planned.id)
+    assert (report.state, stand.world.writes) == (DeltaState.REFUSED, [])
+    assert "could not be read again (tickets: " in report.reason
+    assert "503 unavailable" in report.reason
+
+
 async def test_undo_keeps_what_somebody_else_changed_unless_forced(stand: Stand) -> None:
     report = await stand.done(Recording((ticket({"status": "closed", "title": "Fixed"}),)))
     stand.world.tickets["T-1"]["status"] = "in review"

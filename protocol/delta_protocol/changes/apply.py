@@ -137,7 +137,8 @@ class Apply:
             was_there = is_known(progress.before[entity_name(precondition.entity)])
             now = yield from look(progress, precondition.entity.connector, read, was_there=was_there)
             if now is UNKNOWN:
-                reason = f"{entity_label(precondition.entity)} could not be read again: nothing was made"
+                why = f" ({precondition.entity.connector}: {progress.unread})" if progress.unread else ""
+                reason = f"{entity_label(precondition.entity)} could not be read again{why}: nothing was made"
                 yield Save(DeltaState.REFUSED, reason=reason)
                 return DeltaState.REFUSED
             wanted = wanted_by(progress.plan.calls, precondition.entity)

@@ -115,6 +115,8 @@ class Progress:
     unwanted: bool = False
     """Set from outside: the client cancelled."""
     reason: str = ""
+    unread: str = ""
+    """Why the last look showed nothing."""
 
     def __post_init__(self) -> None:
         for call in self.plan.calls:
@@ -200,7 +202,9 @@ def look(progress: Progress, connector: str, read: ReadBack, *, was_there: bool 
     except Invalid:
         return UNKNOWN
     reply: Reply = yield Look(connector, read.tool, arguments)
-    return seen(reply, read, was_there=was_there)
+    image = seen(reply, read, was_there=was_there)
+    progress.unread = reply.message if image is UNKNOWN else ""
+    return image
 
 
 def seen(reply: Reply, read: ReadBack, *, was_there: bool = False) -> Any:  # noqa: ANN401 - an image
