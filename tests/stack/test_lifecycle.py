@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 import trio
 
 from tests.stack.harness import Stack, prepared, running
@@ -88,6 +89,24 @@ async def test_two_relays_started_at_once_share_one_stack_and_either_may_leave(h
         again = await first.call("delta_read", code="return 3")
         assert facts_of(again)["returned"] == 3, "the second relay left, the first goes on"
         assert stack.pid("transport") == next(a["pid"] for a in status["actors"] if a["name"] == "transport")
+
+
+@pytest.mark.parametrize("attempt", range(10))
+async def test_two_relays_that_race_for_a_fresh_state_directory_get_the_same_stack(attempt: int, home: Path) -> None:
+    stack = Stack(home, IDLE.replace("2.0", "30.0"))
+    answers: list[int] = []
+
+    async def client(number: int) -> None:
+        async with open_relay(stack) as relay:
+            answers.append(facts_of(await relay.call("delta_read", code=f"return {number}"))["returned"])
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client, 1)
+            nursery.start_soon(client, 2)
+    assert sorted(answers) == [1, 2]
+    assert [actor["restarts"] for actor in stack.status()["actors"] if actor["restarts"]] == []
+    assert stack.cli("down").returncode == 0
 
 
 async def test_a_stack_that_a_relay_started_ends_some_time_after_its_last_client(home: Path) -> None:
