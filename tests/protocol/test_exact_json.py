@@ -38,7 +38,8 @@ def test_brackets_side_by_side_or_in_texts_are_not_nesting() -> None:
 
 @given(st.recursive(st.text(alphabet='[]{}"\\a') | st.integers(), lambda inner: st.lists(inner, max_size=3)))
 def test_no_text_changes_what_counts_as_nesting(value: Any) -> None:
-    padded = [value, *([[]] * DEEP)]
+    beside: list[Any] = [[]] * DEEP
+    padded = [value, *beside]
     assert exact_json.decode(json.dumps(padded)) == padded
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from tests.stack.harness import running
 
@@ -35,8 +36,7 @@ mode = "safe"
         ]
         codes = [each.wait(90) for each in people]
         assert 0 in codes
-        listed = json.loads(stack.cli("journal", "--json").stdout)
-        deltas = listed["deltas"] if isinstance(listed, dict) else listed
+        deltas: list[dict[str, Any]] = json.loads(stack.cli("journal", "--json").stdout)["deltas"]
         assert [each["state"] for each in deltas if each["id"] == delta["id"]] == ["applied"]
         with closing(sqlite3.connect(stack.state / "journal.db")) as journal:
             query = "SELECT count(*) FROM event WHERE delta = ? AND call IS NULL AND new = ?"
