@@ -69,7 +69,10 @@ class Desk:
             repeated = await self._repeated(request, call)
             if repeated is not None:
                 return Begun(repeated.id, repeated)
-        return Begun(self._planning.begin(request, call.principal, time.time()).id)
+        program = self._planning.begin(
+            request, call.principal, time.time(), deadline=call.deadline, lost=call.caller_lost
+        )
+        return Begun(program.id)
 
     async def _repeated(self, request: Begin, call: Call) -> DeltaReport | None:
         key = fingerprint(request, call.principal)

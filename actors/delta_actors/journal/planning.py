@@ -30,6 +30,10 @@ class Program:
     fingerprint: str
     began: float
     created: float
+    deadline: float
+    """When its client stops waiting, on trio's clock."""
+    lost: trio.Event
+    """Set when the link it was begun over broke."""
     taken: bool = False
     """Somebody hands in its plan or ends it: nobody else may."""
     ended: trio.Event = field(default_factory=trio.Event)
@@ -45,7 +49,7 @@ class Planning:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def begin(self, begin: Begin, principal: Principal, now: float) -> Program:
+    def begin(self, begin: Begin, principal: Principal, now: float, *, deadline: float, lost: trio.Event) -> Program:
         """Register a program under a new id. Raises `Overloaded` when there are too many."""
         clock = trio.current_time()
         if len(self._by_id) >= MOST:
@@ -53,14 +57,20 @@ class Planning:
                 self.end(old.id)
             if len(self._by_id) >= MOST:
                 raise Overloaded("too many programs are running", retry_after=1)
-        program = Program(new_id(), begin, principal, fingerprint(begin, principal), clock, now)
+        program = Program(new_id(), begin, principal, fingerprint(begin, principal), clock, now, deadline, lost)
         self._by_id[program.id] = program
         self._by_fingerprint[program.fingerprint] = program
         return program
 
     def running(self, fingerprint: str) -> Program | None:
-        """Return the running program of that fingerprint."""
-        return self._by_fingerprint.get(fingerprint)
+        """Return the running program of that fingerprint. One that nobody can end any more is forgotten instead."""
+        program = self._by_fingerprint.get(fingerprint)
+        if program is None or program.taken:
+            return program
+        if program.lost.is_set() or trio.current_time() > program.deadline:
+            self.end(program.id)
+            return None
+        return program
 
     def get(self, delta: str, principal: Principal) -> Program:
         """Return a running program of this principal. Raises `NotFound`."""

@@ -54,7 +54,7 @@ class Call(Protocol):
 
     @property
     def caller_lost(self) -> trio.Event:
-        """Set when the link broke with the call open. Not the caller's wish; see `Handlers.ask`'s `keep_when_lost`."""
+        """Set when the link broke, even after the call. Not the caller's wish; see `Handlers.ask`'s options."""
         ...
 
     @property

@@ -33,7 +33,6 @@ class ServedCall:
     __slots__ = (
         "_answers",
         "_cancel_requested",
-        "_lost",
         "_question",
         "_room",
         "_window",
@@ -57,7 +56,6 @@ class ServedCall:
         self.deadline = deadline
         self.keep = False
         self.scope: trio.CancelScope | None = None
-        self._lost: trio.Event | None = None
         self._cancel_requested = False
         self._window = ITEM_WINDOW
         self._room: trio.lowlevel.ParkingLot | None = None
@@ -86,12 +84,8 @@ class ServedCall:
 
     @property
     def caller_lost(self) -> trio.Event:
-        """Set when the link broke with the call open."""
-        if self._lost is None:
-            self._lost = trio.Event()
-            if self.link.lost:
-                self._lost.set()
-        return self._lost
+        """Set when the link broke, be it after the call."""
+        return self.link.broke
 
     @property
     def cancelled(self) -> bool:
@@ -158,8 +152,6 @@ class ServedCall:
 
     def lose(self) -> None:
         """The link broke."""
-        if self._lost is not None:
-            self._lost.set()
         if self._room is not None:
             self._room.unpark_all()
         for task in self._answers.values():

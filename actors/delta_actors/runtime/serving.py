@@ -81,7 +81,7 @@ class CalleeLink:
         self.caller = caller
         self.role = role
         self.handlers = handlers
-        self.lost = False
+        self.broke = trio.Event()
         self.decode_item = schema.items.decode
         self._decode = schema.inbox.decode
         self._credit = credit
@@ -90,6 +90,11 @@ class CalleeLink:
         self._counters = counters
         self._may_speak = caller in SPEAK_FOR_OTHERS
         self._own = Inherited(own_principal(caller))
+
+    @property
+    def lost(self) -> bool:
+        """Whether the link broke."""
+        return self.broke.is_set()
 
     @property
     def open(self) -> int:
@@ -112,7 +117,7 @@ class CalleeLink:
                     log.warning("%s closes the link from %s: %s", self.role, self.caller, error.message)
                 nursery.cancel_scope.cancel()
         finally:
-            self.lost = True
+            self.broke.set()
             self.channel.close()
             for call in list(self._calls.values()):
                 call.lose()
