@@ -149,8 +149,10 @@ async def test_programs_survive_a_killed(victim: str, home: Path) -> None:
     assert states["applied"] > 0, states
     print(victim, dict(states), f"back after {max(back, default=0):.1f} s at most, the look included")
     sent = Counter(event["arguments"]["value"] for event in probe.events("call", "update_item"))
-    repeated = {value: times for value, times in sent.items() if value.startswith("v") and times > 1}
-    assert repeated == {}, "no write is ever sent twice"
+    # A lost reply is settled by reading; an update of known fields that was not made may then be sent once more.
+    most = 2 if victim == "registry" else 1
+    repeated = {value: times for value, times in sent.items() if value.startswith("v") and times > most}
+    assert repeated == {}, "no write is sent again blindly"
     assert not back or max(back) < 15
 
 
