@@ -68,9 +68,8 @@ def check_answer(number: int, answer: Message) -> None:
         assert text_of(answer), answer
     else:
         facts = facts_of(answer)
-        # "planned": the journal died before it began to apply; nothing was made, and the plan can still be applied.
-        assert facts["delta"]["state"] in {"applied", "applying", "planned"}, answer
-        assert facts["delta"]["state"] != "applied" or facts["returned"] == f"k{number}", answer
+        assert facts["delta"]["state"] in {"applied", "applying"}, answer
+        assert facts["delta"]["state"] == "applying" or facts["returned"] == f"k{number}", answer
 
 
 async def settled(stack: Stack, answers: dict[int, Message], probe: Probe) -> Counter[str]:
