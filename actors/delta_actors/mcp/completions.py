@@ -11,6 +11,7 @@ from delta_actors.mcp.methods import Method
 from delta_protocol.jsonrpc import Json
 from delta_protocol.mcp.incoming import IncomingCall
 from delta_protocol.mcp.offers import Completion, CompletionRequest, Reference, read_completion
+from delta_protocol.mcp.versions import Era
 
 Suggest = Callable[
     [str, Mapping[str, str]], "Sequence[str] | Completion | Awaitable[Sequence[str]] | Awaitable[Completion]"
@@ -37,7 +38,7 @@ class Completions:
         self.source = source
         self.methods: Mapping[str, Method] = {"completion/complete": Method(self._complete)}
 
-    def capabilities(self) -> dict[str, Any]:
+    def capabilities(self, era: Era) -> dict[str, Any]:  # noqa: ARG002 - the same in both
         """Return the completions capability."""
         return {"completions": {}} if self.source.offers_completions() else {}
 

@@ -224,7 +224,7 @@ class HttpServer:
         except RpcError as error:
             raise HttpRefusal.from_rpc(400, error, request.id) from None
         result = outgoing.initialize_result(
-            self._executor.identity, settled.version, self._executor.methods.capabilities()
+            self._executor.identity, settled.version, self._executor.methods.capabilities("legacy")
         )
         header = (versions.HEADER_SESSION.encode(), self._sessions.open(settled, exchange.principal).encode())
         await send_whole(exchange.send, 200, jsonrpc.encode_result(request.id, result), [header])

@@ -139,7 +139,7 @@ class LineSession:
         if isinstance(call, LegacySession):
             self._legacy = call
             result = outgoing.initialize_result(
-                self._executor.identity, call.version, self._executor.methods.capabilities()
+                self._executor.identity, call.version, self._executor.methods.capabilities("legacy")
             )
             await self.notify(jsonrpc.encode_result(request.id, result))
             return

@@ -15,6 +15,7 @@ from delta_actors.mcp.methods import Method
 from delta_protocol.jsonrpc import Json
 from delta_protocol.mcp.incoming import IncomingCall, decode_member
 from delta_protocol.mcp.levels import read_level
+from delta_protocol.mcp.versions import Era
 
 
 class LogMessages:
@@ -24,7 +25,7 @@ class LogMessages:
         self._enabled = enabled
         self.methods: Mapping[str, Method] = {"logging/setLevel": Method(_set_level, eras=("legacy",))}
 
-    def capabilities(self) -> dict[str, Any]:
+    def capabilities(self, era: Era) -> dict[str, Any]:  # noqa: ARG002 - the same in both
         """Return the logging capability."""
         return {"logging": {}} if self._enabled else {}
 

@@ -41,8 +41,8 @@ class Feature(Protocol):
         """The methods by name; always the same."""
         ...
 
-    def capabilities(self) -> dict[str, Any]:
-        """Return what it adds to ServerCapabilities now; empty while it offers nothing."""
+    def capabilities(self, era: Era) -> dict[str, Any]:
+        """Return what it adds to ServerCapabilities now, as that era writes it; empty while it offers nothing."""
         ...
 
 
@@ -65,20 +65,21 @@ class Methods:
         method = self._methods.get(call.method)
         if method is not None and call.era in method.eras:
             feature = self._feature_of.get(call.method)
-            if feature is None or feature.capabilities():
+            if feature is None or feature.capabilities(call.era):
                 return method
         raise RpcError(METHOD_NOT_FOUND, f"Method not found: {call.method}")
 
-    def capabilities(self) -> dict[str, Any]:
-        """Return the ServerCapabilities of what works now."""
+    def capabilities(self, era: Era) -> dict[str, Any]:
+        """Return the ServerCapabilities of what works now; what several features put under one name is joined."""
         merged: dict[str, Any] = {}
         for feature in self._features:
-            merged.update(feature.capabilities())
+            for name, settings in feature.capabilities(era).items():
+                merged[name] = merged.get(name, {}) | settings
         return merged
 
     async def _discover(self, _call: IncomingCall, _context: RequestContext) -> Json:
         await trio.lowlevel.checkpoint()
-        return outgoing.discover_result(self._identity, self.capabilities())
+        return outgoing.discover_result(self._identity, self.capabilities("modern"))
 
 
 async def _ping(_call: IncomingCall, _context: RequestContext) -> Json:

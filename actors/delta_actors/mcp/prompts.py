@@ -12,6 +12,7 @@ from delta_actors.mcp.methods import Method, list_page
 from delta_protocol.jsonrpc import Json
 from delta_protocol.mcp.incoming import IncomingCall
 from delta_protocol.mcp.offers import PromptDefinition, PromptResult, read_arguments, required_text
+from delta_protocol.mcp.versions import Era
 
 
 class PromptSource(Protocol):
@@ -41,7 +42,7 @@ class Prompts:
             "prompts/get": Method(self._get, asks=True),
         }
 
-    def capabilities(self) -> dict[str, Any]:
+    def capabilities(self, era: Era) -> dict[str, Any]:  # noqa: ARG002 - the same in both
         """Return the prompts capability."""
         return {"prompts": {"listChanged": True}} if self.source.offers_prompts() else {}
 

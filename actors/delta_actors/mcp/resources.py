@@ -18,6 +18,7 @@ from delta_protocol.mcp.errors import RESOURCE_NOT_FOUND_LEGACY, RpcError
 from delta_protocol.mcp.incoming import IncomingCall
 from delta_protocol.mcp.offers import ResourceDefinition, ResourceTemplate, UnknownResource, required_text
 from delta_protocol.mcp.types import ResourceContents
+from delta_protocol.mcp.versions import Era
 
 MAX_SUBSCRIPTIONS = 1000
 """URIs that one session or stream may subscribe to."""
@@ -57,7 +58,7 @@ class Resources:
             "resources/unsubscribe": Method(self._unsubscribe, eras=("legacy",)),
         }
 
-    def capabilities(self) -> dict[str, Any]:
+    def capabilities(self, era: Era) -> dict[str, Any]:  # noqa: ARG002 - the same in both
         """Return the resources capability."""
         return {"resources": {"subscribe": True, "listChanged": True}} if self.source.offers_resources() else {}
 

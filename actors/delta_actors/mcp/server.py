@@ -6,6 +6,7 @@ import inspect
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
@@ -105,7 +106,7 @@ class DeltaServer:
         methods = Methods(identity, self._features())
         key = self.settings.state_key or secrets.token_bytes(32)
         self.executor = Executor(identity, methods, self.settings.deadline, key, self.settings.logging)
-        self.subscribers = Subscribers(methods.capabilities)
+        self.subscribers = Subscribers(partial(methods.capabilities, "modern"))
 
     def _features(self) -> list[Feature]:
         sources, page = self._sources, self.settings.page

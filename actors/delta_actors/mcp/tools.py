@@ -12,6 +12,7 @@ from delta_protocol.mcp.errors import RpcError
 from delta_protocol.mcp.incoming import IncomingCall
 from delta_protocol.mcp.mirrors import Mirror, check_mirrors
 from delta_protocol.mcp.offers import required_text
+from delta_protocol.mcp.versions import Era
 
 
 @runtime_checkable
@@ -35,7 +36,7 @@ class Tools:
             "tools/call": Method(self._call, asks=True),
         }
 
-    def capabilities(self) -> dict[str, Any]:
+    def capabilities(self, era: Era) -> dict[str, Any]:  # noqa: ARG002 - the same in both
         """Return the tools capability."""
         return {"tools": {"listChanged": True}}
 
