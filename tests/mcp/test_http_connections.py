@@ -145,7 +145,7 @@ async def test_our_client_hears_a_refusal_that_comes_before_its_request_was_read
         listeners = await nursery.start(trio.serve_tcp, refuse, 0)
         url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
         for _ in range(3):
-            call = OpenCall(is_tool=True, on_progress=None, on_question=None)
+            call = OpenCall(may_ask=True, on_progress=None, on_question=None)
             await exchange(http, Post(url, {}, b"x" * (32 << 20), 1, 1 << 20, False), call, lambda _message: None)
             with pytest.raises((NotSent, NoReply)):
                 await call.result()

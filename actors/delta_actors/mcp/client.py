@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from delta_actors.mcp.background import background
-from delta_actors.mcp.client_calls import OnProgress, OnQuestion
+from delta_actors.mcp.client_calls import OnNotification, OnProgress, OnQuestion
 from delta_actors.mcp.stdio_client import StdioParameters, open_line_client
 from delta_protocol.jsonrpc import Json
 from delta_protocol.mcp import handshake
@@ -36,6 +36,7 @@ class ClientWire(Protocol):
         *,
         on_progress: OnProgress | None = None,
         on_question: OnQuestion | None = None,
+        on_notification: OnNotification | None = None,
     ) -> Json:
         """Return the result's JSON text. Raises `RpcError`, `NotSent`, `NoReply`."""
         ...
@@ -82,7 +83,8 @@ class _Page(msgspec.Struct, rename="camel"):
 class DeltaClient:
     """An open session. Calls may run concurrently; cancelling a call's task cancels the call at the server.
 
-    `on_tools_changed` is called, without waiting, when the server says that its tools changed.
+    `on_tools_changed` is called, without waiting, when the server says that its tools changed, and `on_notification`
+    for every notification that belongs to no request.
     """
 
     def __init__(self, wire: ClientWire, agreement: Agreement, identity: ClientIdentity) -> None:
@@ -90,6 +92,7 @@ class DeltaClient:
         self._agreement = agreement
         self.meta = identity.modern_meta(agreement.version) if agreement.era == "modern" else {}
         self.on_tools_changed: Callable[[], None] | None = None
+        self.on_notification: OnNotification | None = None
 
     @property
     def era(self) -> Era:
@@ -184,10 +187,19 @@ class DeltaClient:
         *,
         on_progress: OnProgress | None = None,
         on_question: OnQuestion | None = None,
+        on_notification: OnNotification | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> Json:
-        """Send any request and return the result's JSON text. Raises `RpcError`, `NotSent`, `NoReply`."""
+        """Send any request and return the result's JSON text. Raises `RpcError`, `NotSent`, `NoReply`.
+
+        `meta` is added to the params' `_meta`. `on_notification` takes the notifications that belong to the request.
+        """
         return await self._wire.request(
-            method, handshake.with_meta(params, self.meta), on_progress=on_progress, on_question=on_question
+            method,
+            handshake.with_meta(params, {**self.meta, **(meta or {})}),
+            on_progress=on_progress,
+            on_question=on_question,
+            on_notification=on_notification,
         )
 
     async def wait_closed(self) -> str:
@@ -199,8 +211,10 @@ class DeltaClient:
         with contextlib.suppress(McpError):
             await self.request("subscriptions/listen", handshake.LISTEN_PARAMS)
 
-    def take_notification(self, method: str) -> None:
+    def take_notification(self, method: str, params: Json) -> None:
         """A notification arrived that belongs to no call."""
+        if self.on_notification is not None:
+            self.on_notification(method, params)
         if method == "notifications/tools/list_changed" and self.on_tools_changed is not None:
             self.on_tools_changed()
 

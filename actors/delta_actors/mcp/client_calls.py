@@ -18,6 +18,12 @@ OnProgress = Callable[[float, float | None, str], Awaitable[None]]
 OnQuestion = Callable[[str, Json], Awaitable[Json]]
 """Takes method and params of the server's question, returns the result; refuses by `RpcError` or `ClientCannot`."""
 
+OnNotification = Callable[[str, Json], None]
+"""Takes method and params of a notification, without waiting."""
+
+ASKING = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""Requests that may make a server ask its client (spec 1.8)."""
+
 _KEPT_PROGRESS = 64
 _MESSAGE_SHOWN = 4000
 """Characters of a peer's error message that are passed on."""
@@ -26,10 +32,20 @@ _MESSAGE_SHOWN = 4000
 class OpenCall:
     """A request that has no answer yet."""
 
-    def __init__(self, *, is_tool: bool, on_progress: OnProgress | None, on_question: OnQuestion | None) -> None:
-        self.is_tool = is_tool
+    def __init__(
+        self,
+        *,
+        may_ask: bool,
+        on_progress: OnProgress | None,
+        on_question: OnQuestion | None,
+        on_notification: OnNotification | None = None,
+    ) -> None:
+        self.may_ask = may_ask
+        """Whether the server may ask something for its sake."""
         self.on_progress = on_progress
         self.on_question = on_question
+        self.on_notification = on_notification
+        """Takes what else belongs to this request alone: by its stream, or by its subscription."""
         self.sent = False
         """Whether the whole message may have reached the peer."""
         self.abandoned = False

@@ -15,7 +15,7 @@ import trio
 
 from delta_actors.mcp.background import background
 from delta_actors.mcp.client import DeltaClient
-from delta_actors.mcp.client_calls import OnProgress, OnQuestion, OpenCall
+from delta_actors.mcp.client_calls import ASKING, OnNotification, OnProgress, OnQuestion, OpenCall
 from delta_actors.mcp.http_listen import listen_for_changes
 from delta_actors.mcp.http_wire import ERROR_BODY, Post, SessionEnded, exchange, posted, read_bounded
 from delta_protocol import jsonrpc
@@ -68,6 +68,7 @@ class HttpClient:
         self._http = http
         self._nursery = nursery
         self._ids = itertools.count(1)
+        self.on_notification: OnNotification = lambda _method, _params: None
         self.agreement: Agreement | None = None
         self.session: str | None = None
         self._renewing = trio.Lock()
@@ -84,29 +85,41 @@ class HttpClient:
         *,
         on_progress: OnProgress | None = None,
         on_question: OnQuestion | None = None,
+        on_notification: OnNotification | None = None,
     ) -> Json:
         """Return the result's JSON text. Raises `RpcError`, `NotSent`, `NoReply`.
 
-        A session that the server forgot (404: the request was not accepted) is begun again, and the request sent once
-        more. Cancelling closes the stream, which is the cancel of the modern era; a legacy server is told.
+        `on_notification` takes what the server tells on the request's own stream. A session that the server forgot
+        (404: the request was not accepted) is begun again, and the request sent once more. Cancelling closes the
+        stream, which is the cancel of the modern era; a legacy server is told.
         """
         session = self.session
         try:
-            return await self._exchange(method, params, on_progress, on_question)
+            return await self._exchange(method, params, on_progress, on_question, on_notification)
         except SessionEnded:
             await self._renew(session)
         try:
-            return await self._exchange(method, params, on_progress, on_question)
+            return await self._exchange(method, params, on_progress, on_question, on_notification)
         except SessionEnded:
             raise NotSent("the server ends every session at once", status=404) from None
 
     async def _exchange(
-        self, method: str, params: Json, on_progress: OnProgress | None, on_question: OnQuestion | None
+        self,
+        method: str,
+        params: Json,
+        on_progress: OnProgress | None,
+        on_question: OnQuestion | None,
+        on_notification: OnNotification | None,
     ) -> Json:
         identity = next(self._ids)
         if on_progress is not None:
             params = handshake.with_meta(params, {versions.META_PROGRESS_TOKEN: identity})
-        call = OpenCall(is_tool=method == "tools/call", on_progress=on_progress, on_question=on_question)
+        call = OpenCall(
+            may_ask=method in ASKING,
+            on_progress=on_progress,
+            on_question=on_question,
+            on_notification=on_notification,
+        )
         body = jsonrpc.encode_request(identity, method, params)
         headers = self.headers(method, params)
         post = Post(self._parameters.url, headers, body, identity, self._parameters.max_body, self.session is not None)
@@ -128,6 +141,8 @@ class HttpClient:
         def take(message: Request | Notification) -> None:
             if isinstance(message, Request):
                 nursery.start_soon(self._answer, message, call)
+            else:
+                (call.on_notification or self.on_notification)(message.method, message.params)
 
         try:
             await exchange(self._http, post, call, take)
@@ -206,7 +221,7 @@ class HttpClient:
         """Do the legacy handshake and keep its session. Raises what `request` raises, and `NotUnderstood`."""
         self.agreement = self.session = None
         opened: list[str] = []
-        call = OpenCall(is_tool=False, on_progress=None, on_question=None)
+        call = OpenCall(may_ask=False, on_progress=None, on_question=None)
         identity = next(self._ids)
         body = jsonrpc.encode_request(identity, "initialize", self._identity.initialize_params())
         post = Post(
@@ -259,6 +274,7 @@ async def open_http(parameters: HttpParameters) -> AsyncGenerator[DeltaClient, N
         except trio.TooSlowError:
             raise NotSent(f"{parameters.url}: no session within {parameters.start_timeout:g} s") from None
         client = DeltaClient(wire, agreement, ClientIdentity(parameters.client, parameters.capabilities))
+        wire.on_notification = client.take_notification
         nursery.start_soon(listen_for_changes, wire, http, parameters.url, agreement, client)
         try:
             yield client

@@ -51,7 +51,7 @@ async def listen_for_changes(
         delay = _FIRST_DELAY if trio.current_time() - began > _LAST_DELAY else min(2 * delay, _LAST_DELAY)
         await trio.sleep(delay)
         if status == 200:
-            client.take_notification("notifications/tools/list_changed")
+            client.take_notification("notifications/tools/list_changed", b"{}")
 
 
 async def _stream(wire: Wire, http: httpx.AsyncClient, url: str, agreement: Agreement, client: DeltaClient) -> int:
@@ -59,7 +59,7 @@ async def _stream(wire: Wire, http: httpx.AsyncClient, url: str, agreement: Agre
 
         def take(message: Message, _scope: trio.CancelScope) -> None:
             if isinstance(message, Notification):
-                client.take_notification(message.method)
+                client.take_notification(message.method, message.params)
             elif isinstance(message, Request):
                 nursery.start_soon(wire.tell, _refusal(message))
 

@@ -10,12 +10,11 @@ import contextlib
 import itertools
 import os
 from collections import deque
-from collections.abc import Callable
 
 import msgspec
 import trio
 
-from delta_actors.mcp.client_calls import OnProgress, OnQuestion, OpenCall
+from delta_actors.mcp.client_calls import ASKING, OnNotification, OnProgress, OnQuestion, OpenCall
 from delta_actors.mcp.client_process import GuardedProcess
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import (
@@ -30,9 +29,10 @@ from delta_protocol.jsonrpc import (
 )
 from delta_protocol.mcp.errors import ClientCannot, McpError, NoReply, NotSent, RpcError
 from delta_protocol.mcp.handshake import with_meta
+from delta_protocol.mcp.incoming import decode_member, read_meta, read_object
 from delta_protocol.mcp.lines import LineSplitter, LineTooLong
 from delta_protocol.mcp.outgoing import cancelled_notification
-from delta_protocol.mcp.versions import META_PROGRESS_TOKEN, QUESTIONS
+from delta_protocol.mcp.versions import META_PROGRESS_TOKEN, META_SUBSCRIPTION, QUESTIONS
 
 _QUEUED = 64
 _CONTROL_QUEUED = 1024
@@ -53,7 +53,7 @@ class LineClient:
     def __init__(self, process: GuardedProcess, max_line: int) -> None:
         self.process = process
         self.junk_lines = 0
-        self.on_notification: Callable[[str], None] = lambda _method: None
+        self.on_notification: OnNotification = lambda _method, _params: None
         self.closed = trio.Event()
         self.close_reason = ""
         self._splitter = LineSplitter(max_line)
@@ -99,17 +99,24 @@ class LineClient:
         *,
         on_progress: OnProgress | None = None,
         on_question: OnQuestion | None = None,
+        on_notification: OnNotification | None = None,
         announce_cancel: bool = True,
     ) -> Json:
         """Send a request and return the result's JSON text.
 
+        `on_notification` takes what names the request as its subscription; on lines nothing else names one.
         Raises `RpcError`, `NotSent`, `NoReply`. Cancelling tells the server by `notifications/cancelled`, unless
         nothing was sent yet or `announce_cancel` is off.
         """
         identity = next(self._ids)
         if on_progress is not None:
             params = with_meta(params, {META_PROGRESS_TOKEN: identity})
-        call = OpenCall(is_tool=method == "tools/call", on_progress=on_progress, on_question=on_question)
+        call = OpenCall(
+            may_ask=method in ASKING,
+            on_progress=on_progress,
+            on_question=on_question,
+            on_notification=on_notification,
+        )
         await self._slots.acquire()
         if self.closed.is_set():
             self._slots.release()
@@ -196,7 +203,7 @@ class LineClient:
 
     def _notification(self, message: Notification) -> None:
         if message.method != "notifications/progress":
-            self.on_notification(message.method)
+            self._subscribed(message)(message.method, message.params)
             return
         with contextlib.suppress(msgspec.DecodeError, RecursionError):
             told = msgspec.json.decode(message.params, type=_Progress)
@@ -204,11 +211,21 @@ class LineClient:
             if call is not None:
                 call.take_progress(told.progress, told.total, told.message or "")
 
+    def _subscribed(self, message: Notification) -> OnNotification:
+        """Return who takes the notification: the request whose subscription it names, else whoever hears them all."""
+        if META_SUBSCRIPTION.encode() in message.params:
+            with contextlib.suppress(RpcError):
+                named = decode_member(read_meta(read_object(message.params, "params")), META_SUBSCRIPTION)
+                call = self._calls.get(named) if isinstance(named, int) else None
+                if call is not None and call.on_notification is not None:
+                    return call.on_notification
+        return self.on_notification
+
     def _asked(self, request: Request, questions: trio.Nursery) -> None:
         if request.method == "ping":
             self._post(jsonrpc.encode_result(request.id, b"{}"), None)
             return
-        callers = [call for call in self._calls.values() if call.is_tool]
+        callers = [call for call in self._calls.values() if call.may_ask]
         if request.method not in QUESTIONS or len(callers) != 1 or callers[0].on_question is None:
             reason = f"{request.method}: no single call in progress takes questions"
             self._post(jsonrpc.encode_error(request.id, METHOD_NOT_FOUND, reason), None)
