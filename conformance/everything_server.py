@@ -18,7 +18,7 @@ import trio
 if not __package__:  # started by its path
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from conformance import everything_rounds, everything_tools
+from conformance import everything_rounds, everything_tasks, everything_tools
 from delta_actors.mcp import (
     DeltaServer,
     EmbeddedResource,
@@ -40,6 +40,8 @@ def build() -> DeltaServer:
     everything_tools.add_legacy_questions(server)
     everything_rounds.add_rounds(server)
     everything_rounds.add_states(server)
+    everything_tasks.add_tasks(server)
+    everything_tasks.add_asking_tasks(server)
     _add_resources(server)
     _add_prompts(server)
     return server

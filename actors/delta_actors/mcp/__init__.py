@@ -19,6 +19,7 @@ from delta_actors.mcp.server import DeltaServer as DeltaServer
 from delta_actors.mcp.server import ServerSettings as ServerSettings
 from delta_actors.mcp.server import Sources as Sources
 from delta_actors.mcp.stdio_client import StdioParameters as StdioParameters
+from delta_actors.mcp.tasks import TaskLimits as TaskLimits
 from delta_protocol.mcp.errors import ClientCannot as ClientCannot
 from delta_protocol.mcp.errors import McpError as McpError
 from delta_protocol.mcp.errors import NoReply as NoReply

@@ -71,6 +71,8 @@ class RequestContext:
         self.deadline = deadline
         self.session = session
         self._logs = logs
+        self._begin: Callable[[], None] | None = None
+        self._say: Callable[[str], None] | None = None
 
     @property
     def era(self) -> Era:
@@ -107,6 +109,8 @@ class RequestContext:
 
         Does nothing without a token, after the answer, or for a value that does not grow (spec 1.13, acceptance 47).
         """
+        if self._say is not None and message:
+            self._say(message)
         token = self._call.progress_token
         if token is None or not self._open:
             await trio.lowlevel.checkpoint()
@@ -116,6 +120,17 @@ class RequestContext:
             return
         self._last_progress = progress
         await self._channel.notify(outgoing.progress_notification(token, progress, total, message))
+
+    async def begin_task(self) -> bool:
+        """Let the request be answered now and go on as a task, where the tool has `task` and the client takes part.
+
+        From then on the handler lives until its end of life (`deadline`), its questions wait in the task, and the
+        message of `progress` is the task's. Returns whether it is one; ask what must be known before it begins.
+        """
+        if self._begin is not None:
+            self._begin()
+        await trio.lowlevel.checkpoint()
+        return self._say is not None
 
     async def close_stream(self) -> None:
         """Let the client go for now: over legacy HTTP it comes back by itself and is given what was sent meanwhile.
@@ -168,6 +183,16 @@ class RequestContext:
         needed = needed_capability(question.method, question.params)
         if needed not in self.client_capabilities:
             raise ClientCannot(question.method, f"the client did not declare {needed}", needed)
+
+    def task_by(self, begin: Callable[[], None]) -> None:
+        """Have `begin_task` call `begin`."""
+        self._begin = begin
+
+    def become_task(self, deadline: float, ask: Asker, say: Callable[[str], None]) -> None:
+        """Go on as a task until `deadline` (trio time)."""
+        self.deadline = deadline
+        self._ask = ask
+        self._say = say
 
     def answer_by(self, ask: Asker) -> None:
         """Have questions answered by `ask` from now on."""

@@ -10,21 +10,19 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import msgspec
 import trio
 
 from delta_actors.mcp.context import Asker, Channel, RequestContext
+from delta_actors.mcp.failures import failure_of, retry_after
 from delta_actors.mcp.methods import Method, Methods
 from delta_actors.mcp.session_state import SessionState
-from delta_protocol.errors import DeadlineExceeded, DeltaError, Overloaded
-from delta_protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Json, encode_error, encode_result
+from delta_protocol.jsonrpc import INVALID_PARAMS, Json, encode_error, encode_result
 from delta_protocol.mcp import errors, outgoing
-from delta_protocol.mcp.errors import ClientCannot, RpcError
+from delta_protocol.mcp.errors import RpcError
 from delta_protocol.mcp.incoming import IncomingCall
 from delta_protocol.mcp.outgoing import ServerIdentity
 from delta_protocol.mcp.questions import Question
 from delta_protocol.mcp.rounds import LIFETIME, read_rounds
-from delta_protocol.mcp.types import ToolResult, capability_object
 from delta_protocol.wire.message import Principal
 
 _KEPT_STATES = 10_000
@@ -144,29 +142,9 @@ def error_answer(call: IncomingCall, error: RpcError, retry_after: float | None 
 
 
 def failure_answer(call: IncomingCall, raised: Exception, identity: ServerIdentity) -> Answer:
-    """Return how a handler's exception is told to the client (spec 1.2, 1.10)."""
-    error = _lone(raised)
-    match error:
-        case RpcError():
-            return error_answer(call, error)
-        case Overloaded():
-            wait = float(error.detail.get("retry_after", 1))
-            data = msgspec.json.encode({"retryAfter": wait})
-            return error_answer(call, RpcError(errors.OVERLOADED, error.message, data), wait)
-        case DeadlineExceeded():
-            return error_answer(call, RpcError(errors.DEADLINE_EXCEEDED, error.message))
-        case ClientCannot() if call.era == "modern" and error.needed:
-            data = msgspec.json.encode({"requiredCapabilities": msgspec.Raw(capability_object(error.needed))})
-            return error_answer(call, RpcError(errors.MISSING_CLIENT_CAPABILITY, error.message, data))
-        case DeltaError() | ClientCannot() if call.method == "tools/call":
-            result = ToolResult.text(error.message, is_error=True).to_json()
-            return Answer(encode_result(call.id, outgoing.shape(identity, call.era, call.method, result)))
-        case _:
-            logger.error("%s failed", call.method, exc_info=raised)
-            return error_answer(call, RpcError(INTERNAL_ERROR, f"Internal error: {type(error).__name__}"))
-
-
-def _lone(error: Exception) -> Exception:
-    """Return the one exception inside nested groups of one: a handler's nursery wraps what it raised."""
-    inner: Sequence[Exception] = getattr(error, "exceptions", ())
-    return _lone(inner[0]) if len(inner) == 1 else error
+    """Return how a handler's exception is told to the client."""
+    failure = failure_of(call, raised)
+    if isinstance(failure, RpcError):
+        wait = retry_after(raised)
+        return error_answer(call, failure, wait)
+    return Answer(encode_result(call.id, outgoing.shape(identity, call.era, call.method, failure)))

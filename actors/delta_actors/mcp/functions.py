@@ -17,6 +17,7 @@ from delta_protocol.errors import Invalid
 from delta_protocol.jsonrpc import INTERNAL_ERROR, Json
 from delta_protocol.mcp.errors import RpcError, UnknownTool
 from delta_protocol.mcp.mirrors import Mirror, find_mirrors
+from delta_protocol.mcp.tasks import TaskSupport
 from delta_protocol.mcp.types import (
     AudioContent,
     Block,
@@ -51,6 +52,7 @@ class ToolOptions:
     output_schema: Json | None = None
     icons: tuple[Icon, ...] = ()
     meta: Json | None = None
+    task: TaskSupport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class FunctionTool:
     mirrors: tuple[Mirror, ...]
     given_input: Json | None
     given_output: Json | None
+    task: TaskSupport | None = None
 
     async def call(self, arguments: Json, context: RequestContext) -> ToolResult:
         """Run the function. Arguments that do not fit become a result with `isError`, which a model can correct.
@@ -111,6 +114,15 @@ class FunctionTools:
         tool = self._tools.get(name)
         return () if tool is None else tool.mirrors
 
+    def task_support(self, name: str) -> TaskSupport | None:
+        """Return whether the tool may run as a task."""
+        tool = self._tools.get(name)
+        return None if tool is None else tool.task
+
+    def any_task_support(self) -> bool:
+        """Whether any tool may."""
+        return any(tool.task is not None for tool in self._tools.values())
+
     async def list_tools(self, context: RequestContext) -> Sequence[ToolDefinition | Json]:  # noqa: ARG002 - ToolSource
         """Return the definitions."""
         return [tool.definition for tool in self._tools.values()]
@@ -130,9 +142,9 @@ def function_tool(function: Callable[..., Any], options: ToolOptions) -> Functio
     `x-mcp-header` that clients must refuse.
     """
     signature = read_signature(function, closed=options.input_schema is None)
-    for given in (options.input_schema, options.output_schema):
-        if given is not None:
-            _compiled(given)
+    for schema in (options.input_schema, options.output_schema):
+        if schema is not None:
+            _compiled(schema)
     shown = options.input_schema or signature.schema()
     definition = ToolDefinition(
         options.name or name_of(function),
@@ -144,7 +156,9 @@ def function_tool(function: Callable[..., Any], options: ToolOptions) -> Functio
         options.meta,
         options.icons,
     )
-    return FunctionTool(definition, signature, find_mirrors(shown), options.input_schema, options.output_schema)
+    return FunctionTool(
+        definition, signature, find_mirrors(shown), options.input_schema, options.output_schema, options.task
+    )
 
 
 def _annotations(options: ToolOptions) -> Json | None:

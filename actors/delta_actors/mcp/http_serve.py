@@ -53,7 +53,7 @@ async def serve_http(
     front = _Front(server.asgi(settings, authenticate=authenticate, shutdown=shutdown))
     room = trio.Semaphore(settings.connections)
     listeners = [_Listener(each, settings.stall, room) for each in sockets]
-    async with trio.open_nursery() as nursery:
+    async with server.serving(), trio.open_nursery() as nursery:
         nursery.start_soon(front.cut_at_end)
         async with trio.open_nursery() as connections:
             async with trio.open_nursery() as accepting:

@@ -22,7 +22,7 @@ from delta_actors.mcp.http_reply import AsgiSend, Reply, send_whole
 from delta_actors.mcp.http_sessions import Conversations, HttpSession, Sessions
 from delta_actors.mcp.http_streams import Stream, Streams
 from delta_actors.mcp.session_state import SessionState
-from delta_actors.mcp.subscribers import Subscribers, is_listen, listen, listen_result
+from delta_actors.mcp.subscribers import Subscribers, Wanted, is_listen, listen, listen_result
 from delta_protocol import jsonrpc
 from delta_protocol.errors import DeltaError, Refused
 from delta_protocol.jsonrpc import INVALID_REQUEST, Malformed, Message, Notification, Request, Response
@@ -186,15 +186,22 @@ class HttpServer:
         conversation = self._conversations.name(exchange.principal, call.client)
         if is_listen(call):
             with self._streams.take(call.id):
-                await self._run(exchange, reply, partial(self._listen, call, reply), cancel_on_leave=True)
+                work = partial(self._listen, call, self._wanted(exchange, call), reply)
+                await self._run(exchange, reply, work, cancel_on_leave=True)
             return
         with self._requests.take(call.id):
             work = partial(self._answer, exchange, call, reply, None, conversation)
             await self._run(exchange, reply, work, cancel_on_leave=True)
 
-    async def _listen(self, call: IncomingCall, reply: Reply) -> None:
+    def _wanted(self, exchange: Exchange, call: IncomingCall) -> Wanted:
+        try:
+            return self._subscribers.honoured(call, exchange.principal)
+        except RpcError as error:
+            raise HttpRefusal.from_rpc(400, error, call.id) from None
+
+    async def _listen(self, call: IncomingCall, wanted: Wanted, reply: Reply) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(listen, call, self._subscribers, reply)
+            nursery.start_soon(listen, call, wanted, self._subscribers, reply)
             await self._shutdown.wait()
             nursery.cancel_scope.cancel()
         result = outgoing.shape(self._executor.identity, call.era, call.method, listen_result(call))
@@ -341,7 +348,7 @@ class HttpServer:
         await reply.end()
 
     async def _tell_changes(self, state: SessionState, reply: Reply) -> None:
-        with self._subscribers.subscribe(uris=state.uris) as subscription:
+        with self._subscribers.subscribe(Wanted(uris=state.uris)) as subscription:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(subscription.tell, reply)
                 await self._shutdown.wait()

@@ -13,10 +13,10 @@ from functools import partial
 import trio
 from trio.abc import ReceiveStream, SendStream
 
-from delta_actors.mcp.execute import Executor
+from delta_actors.mcp.execute import Executor, error_answer
 from delta_actors.mcp.questions import Questions
 from delta_actors.mcp.session_state import SessionState
-from delta_actors.mcp.subscribers import Subscribers, is_listen, listen
+from delta_actors.mcp.subscribers import Subscribers, Wanted, is_listen, listen
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import INVALID_REQUEST, Id, Malformed, Notification, Request, Response
 from delta_protocol.mcp import errors, incoming, outgoing
@@ -172,13 +172,16 @@ class LineSession:
             try:
                 if is_listen(call):
                     self._listening.add(scope)
-                    await listen(call, self._subscribers, self)
+                    wanted = self._subscribers.honoured(call, self._principal)
+                    await listen(call, wanted, self._subscribers, self)
                 else:
                     ask = partial(self._questions.ask, self) if call.era == "legacy" else None
                     answer = await self._executor.execute(
                         call, self, ask, self._principal, self._conversation, session=self._state
                     )
                     text = answer.text
+            except RpcError as error:
+                text = error_answer(call, error).text
             finally:
                 self._listening.discard(scope)
                 del self._scopes[call.id]
@@ -195,5 +198,5 @@ class LineSession:
             service.start_soon(self._tell_changes)
 
     async def _tell_changes(self) -> None:
-        with self._subscribers.subscribe(uris=self._state.uris) as subscription:
+        with self._subscribers.subscribe(Wanted(uris=self._state.uris)) as subscription:
             await subscription.tell(self)

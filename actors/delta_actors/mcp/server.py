@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import secrets
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +27,7 @@ from delta_actors.mcp.resources import Resources, ResourceSource
 from delta_actors.mcp.signatures import name_of, read_signature
 from delta_actors.mcp.stdio import stdio_streams
 from delta_actors.mcp.subscribers import Kind, Subscribers
+from delta_actors.mcp.tasks import TaskLimits, Tasks
 from delta_actors.mcp.tools import Tools
 from delta_protocol.jsonrpc import Json
 from delta_protocol.mcp.offers import (
@@ -37,6 +39,7 @@ from delta_protocol.mcp.offers import (
     UnknownResource,
 )
 from delta_protocol.mcp.outgoing import ServerIdentity
+from delta_protocol.mcp.tasks import TaskSupport
 from delta_protocol.mcp.types import Annotations, Icon, Implementation
 from delta_protocol.mcp.uri_templates import UriTemplate
 from delta_protocol.mcp.versions import CACHEABLE
@@ -54,7 +57,8 @@ class ServerSettings:
     """What holds for every transport. Seconds; `ttl_ms` is how long a modern client may keep lists and resources.
 
     `state_key` seals the state of multi round-trip requests; None makes a key that dies with the server object.
-    `page` is how many items a list shows at once; `logging` says whether handlers' log messages are sent.
+    `page` is how many items a list shows at once; `logging` says whether handlers' log messages are sent; `tasks`
+    bounds the calls that run as tasks.
     """
 
     deadline: float = 60.0
@@ -63,6 +67,7 @@ class ServerSettings:
     state_key: bytes | None = None
     page: int = 1000
     logging: bool = True
+    tasks: TaskLimits = field(default_factory=TaskLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,7 @@ class DeltaServer:
         self._resources = FunctionResources()
         self._prompts = FunctionPrompts()
         self._completions = FunctionCompletions(self._check_reference)
+        self._tasks = Tasks(self._sources.tools or self._tools, self.settings.tasks, self._tell_task)
         ttl = dict.fromkeys(CACHEABLE, self.settings.ttl_ms)
         identity = ServerIdentity(Implementation(name, version, title, icons=icons), instructions, ttl)
         methods = Methods(identity, self._features())
@@ -111,7 +117,8 @@ class DeltaServer:
     def _features(self) -> list[Feature]:
         sources, page = self._sources, self.settings.page
         return [
-            Tools(sources.tools or self._tools, page),
+            Tools(sources.tools or self._tools, page, self._tasks),
+            self._tasks,
             Resources(sources.resources or self._resources, page),
             Prompts(sources.prompts or self._prompts, page),
             Completions(sources.completions or self._completions),
@@ -132,18 +139,20 @@ class DeltaServer:
         output_schema: Json | None = None,
         icons: tuple[Icon, ...] = (),
         meta: Json | None = None,
+        task: TaskSupport | None = None,
     ) -> Callable[[FunctionT], FunctionT]:
         """Make the decorated function a tool.
 
         Name and description default to the function's name and docstring, the schema comes from its parameters, the
         output schema from a returned Struct, dataclass or TypedDict. A parameter annotated `RequestContext` receives
-        the context. Schemas given here are shown as they are, and checked. Raises `TypeError` where the server has a
-        `ToolSource`, and what `function_tool` raises.
+        the context. Schemas given here are shown as they are, and checked. With `task` the function may go on as a task
+        (`RequestContext.begin_task`); if `required`, clients that know no tasks are refused. Raises `TypeError` where
+        the server has a `ToolSource`, and what `function_tool` raises.
         """
         _own(self._sources.tools)
         options = ToolOptions(
             name, title, description, read_only, destructive, idempotent, open_world, input_schema, output_schema,
-            icons, meta,
+            icons, meta, task,
         )  # fmt: skip
 
         def add(function: FunctionT) -> FunctionT:
@@ -265,6 +274,27 @@ class DeltaServer:
         if reference.kind == "resource" and self._sources.resources is None and not self._resources.has(reference.name):
             raise UnknownResource(reference.name)
 
+    @asynccontextmanager
+    async def serving(self) -> AsyncGenerator[None, None]:
+        """Give tasks a home: those that still run at the end of the block are cancelled.
+
+        `run_stdio`, `serve_lines` and `serve_http` enter it by themselves. Enter it around them where tasks shall
+        outlive a connection; inside another block of the same server it does nothing.
+        """
+        if self._tasks.at_home:
+            yield
+            return
+        async with trio.open_nursery() as nursery:
+            self._tasks.home(nursery)
+            try:
+                yield
+            finally:
+                self._tasks.home(None)
+                nursery.cancel_scope.cancel()
+
+    def _tell_task(self, owner: str, task: str, state: dict[str, Any]) -> None:
+        self.subscribers.task_moved(owner, task, state)
+
     async def run_stdio(self) -> None:
         """Serve one client on this process's stdin and stdout until it closes stdin."""
         async with stdio_streams() as (receive, send):
@@ -298,7 +328,8 @@ class DeltaServer:
             limits=self.settings.lines,
         )
         try:
-            await session.run()
+            async with self.serving():
+                await session.run()
         finally:
             if on_close is not None:
                 on_close()

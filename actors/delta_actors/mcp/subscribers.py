@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -16,33 +17,54 @@ from delta_actors.mcp.context import Channel
 from delta_actors.mcp.resources import MAX_SUBSCRIPTIONS
 from delta_protocol.jsonrpc import Json, encode_notification
 from delta_protocol.mcp.incoming import IncomingCall, decode_member
+from delta_protocol.mcp.tasks import CAPABILITY, EXTENSION, not_declared
 from delta_protocol.mcp.types import json_array, json_object
 from delta_protocol.mcp.versions import META_SUBSCRIPTION
+from delta_protocol.wire.message import Principal
 
 Kind = Literal["tools", "prompts", "resources"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-class Subscription:
-    """One subscriber: the lists and resources it wants to hear of, and what of them changed since it last heard."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a subscriber hears of: lists, resources by URI (the set may change meanwhile), its owner's tasks by id."""
 
-    def __init__(self, kinds: Collection[Kind], uris: Collection[str]) -> None:
-        self._kinds = kinds
-        self._uris = uris
+    kinds: Collection[Kind] = KINDS
+    uris: Collection[str] = ()
+    tasks: Collection[str] = ()
+    owner: str = ""
+
+
+class Subscription:
+    """One subscriber: the lists, resources and tasks it wants to hear of, and what of them changed since it last heard.
+
+    Of a task it hears only what it is at last.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._moved: dict[str, dict[str, Any]] = {}
         self._changed: dict[Kind, None] = {}
         self._updated: dict[str, None] = {}
         self._waiting = trio.Event()
 
     def changed(self, kind: Kind) -> None:
         """Note that a list changed."""
-        if kind in self._kinds:
+        if kind in self._wanted.kinds:
             self._changed[kind] = None
             self._waiting.set()
 
     def updated(self, uri: str) -> None:
         """Note that a resource changed."""
-        if uri in self._uris:
+        if uri in self._wanted.uris:
             self._updated[uri] = None
+            self._waiting.set()
+
+    def task_moved(self, owner: str, task: str, state: dict[str, Any]) -> None:
+        """Note what one of the owner's tasks is now."""
+        if owner == self._wanted.owner and task in self._wanted.tasks:
+            self._moved[task] = state
             self._waiting.set()
 
     async def tell(self, channel: Channel, meta: dict[str, Any] | None = None) -> None:
@@ -51,13 +73,16 @@ class Subscription:
         while True:
             await self._waiting.wait()
             self._waiting = trio.Event()
-            kinds, uris = tuple(self._changed), tuple(self._updated)
+            kinds, uris, moved = tuple(self._changed), tuple(self._updated), tuple(self._moved.values())
             self._changed.clear()
             self._updated.clear()
+            self._moved.clear()
             for kind in kinds:
                 await channel.notify(_note(f"notifications/{kind}/list_changed", members))
             for uri in uris:
                 await channel.notify(_note("notifications/resources/updated", {"uri": uri} | members))
+            for task in moved:
+                await channel.notify(_note("notifications/tasks", task | members))
 
 
 def _note(method: str, params: dict[str, Any]) -> bytes:
@@ -75,11 +100,9 @@ class Subscribers:
         return len(self._subscriptions)
 
     @contextmanager
-    def subscribe(
-        self, kinds: Collection[Kind] = KINDS, uris: Collection[str] = ()
-    ) -> Generator[Subscription, None, None]:
-        """Give a subscription for the length of the block. `uris` may change meanwhile."""
-        subscription = Subscription(kinds, uris)
+    def subscribe(self, wanted: Wanted) -> Generator[Subscription, None, None]:
+        """Give a subscription for the length of the block."""
+        subscription = Subscription(wanted)
         self._subscriptions.add(subscription)
         try:
             yield subscription
@@ -96,8 +119,16 @@ class Subscribers:
         for subscription in self._subscriptions:
             subscription.updated(uri)
 
-    def honoured(self, call: IncomingCall) -> tuple[list[Kind], list[str]]:
-        """Return what of a listen request's filter this server can serve: lists, and resources by URI."""
+    def task_moved(self, owner: str, task: str, state: dict[str, Any]) -> None:
+        """Tell the owner's streams that asked for it what a task is now (spec 1.17)."""
+        for subscription in self._subscriptions:
+            subscription.task_moved(owner, task, state)
+
+    def honoured(self, call: IncomingCall, principal: Principal) -> Wanted:
+        """Return what of a listen request's filter this server can serve.
+
+        Raises `RpcError` -32021 for tasks that a client asks for without having declared the extension.
+        """
         wanted = json_object(decode_member(call.params, "notifications"))
         offered = self._offered()
         kinds: list[Kind] = [
@@ -108,7 +139,17 @@ class Subscribers:
         asked = json_array(wanted.get("resourceSubscriptions"))
         uris = {uri: None for uri in asked if isinstance(uri, str)}
         subscribable = json_object(offered.get("resources")).get("subscribe")
-        return kinds, list(uris)[:MAX_SUBSCRIPTIONS] if subscribable else []
+        served = list(uris)[:MAX_SUBSCRIPTIONS] if subscribable else []
+        return Wanted(kinds, served, self._honoured_tasks(call, offered, wanted), principal.id)
+
+    @staticmethod
+    def _honoured_tasks(call: IncomingCall, offered: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+        asked = {name: None for name in json_array(wanted.get("taskIds")) if isinstance(name, str)}
+        if not asked or EXTENSION not in json_object(offered.get("extensions")):
+            return []
+        if CAPABILITY not in call.capabilities:
+            raise not_declared("subscriptions/listen with taskIds")
+        return list(asked)[:MAX_SUBSCRIPTIONS]
 
 
 def is_listen(call: IncomingCall) -> bool:
@@ -116,15 +157,16 @@ def is_listen(call: IncomingCall) -> bool:
     return call.era == "modern" and call.method == "subscriptions/listen"
 
 
-async def listen(call: IncomingCall, subscribers: Subscribers, channel: Channel) -> None:
-    """Serve `subscriptions/listen` until cancelled. Only what was asked for and exists is honoured and sent."""
+async def listen(call: IncomingCall, wanted: Wanted, subscribers: Subscribers, channel: Channel) -> None:
+    """Serve `subscriptions/listen` until cancelled. Only what is `wanted` after `Subscribers.honoured` is sent."""
     meta: dict[str, Any] = {META_SUBSCRIPTION: call.id}
-    kinds, uris = subscribers.honoured(call)
-    honoured: dict[str, Any] = {f"{kind}ListChanged": True for kind in kinds}
-    if uris:
-        honoured["resourceSubscriptions"] = uris
+    honoured: dict[str, Any] = {f"{kind}ListChanged": True for kind in wanted.kinds}
+    if wanted.uris:
+        honoured["resourceSubscriptions"] = wanted.uris
+    if wanted.tasks:
+        honoured["taskIds"] = wanted.tasks
     acknowledged = msgspec.json.encode({"notifications": honoured, "_meta": meta})
-    with subscribers.subscribe(kinds, frozenset(uris)) as subscription:
+    with subscribers.subscribe(wanted) as subscription:
         await channel.notify(encode_notification("notifications/subscriptions/acknowledged", acknowledged))
         await subscription.tell(channel, meta)
 

@@ -7,11 +7,13 @@ from typing import Any, Protocol, runtime_checkable
 
 from delta_actors.mcp.context import RequestContext, ToolSource
 from delta_actors.mcp.methods import Method, list_page
+from delta_actors.mcp.tasks import Tasks
 from delta_protocol.jsonrpc import INVALID_PARAMS, Json
 from delta_protocol.mcp.errors import RpcError
 from delta_protocol.mcp.incoming import IncomingCall
 from delta_protocol.mcp.mirrors import Mirror, check_mirrors
 from delta_protocol.mcp.offers import required_text
+from delta_protocol.mcp.types import ToolDefinition
 from delta_protocol.mcp.versions import Era
 
 
@@ -27,8 +29,9 @@ class MirroredTools(Protocol):
 class Tools:
     """The feature. It is offered from the start; `size` is the length of a page."""
 
-    def __init__(self, source: ToolSource, size: int) -> None:
+    def __init__(self, source: ToolSource, size: int, tasks: Tasks) -> None:
         self.source = source
+        self._tasks = tasks
         self._size = size
         self._mirrors = source.mirrors if isinstance(source, MirroredTools) else None
         self.methods: Mapping[str, Method] = {
@@ -42,7 +45,7 @@ class Tools:
 
     async def _list(self, call: IncomingCall, context: RequestContext) -> Json:
         tools = await self.source.list_tools(context)
-        texts = [tool if isinstance(tool, bytes) else tool.to_json() for tool in tools]
+        texts = [tool if isinstance(tool, bytes) else self._text(tool, context.era) for tool in tools]
         return list_page(call, "tools", texts, self._size)
 
     async def _call(self, call: IncomingCall, context: RequestContext) -> Json:
@@ -54,5 +57,14 @@ class Tools:
             raise RpcError(INVALID_PARAMS, "tools/call: arguments must be an object")
         if call.mirrored is not None and self._mirrors is not None and (mirrors := self._mirrors(name)):
             check_mirrors(mirrors, arguments, call.mirrored)
-        result = await self.source.call_tool(name, arguments, context)
-        return result if isinstance(result, bytes) else result.to_json()
+
+        async def serve() -> Json:
+            result = await self.source.call_tool(name, arguments, context)
+            return result if isinstance(result, bytes) else result.to_json()
+
+        return await self._tasks.call(call, context, name, serve)
+
+    def _text(self, tool: ToolDefinition, era: Era) -> Json:
+        """Return a tool's text; how it runs as a task is told in the legacy era alone (spec 3.5)."""
+        support = self._tasks.support(tool.name) if era == "legacy" else None
+        return tool.to_json({"execution": {"taskSupport": support}} if support else {})

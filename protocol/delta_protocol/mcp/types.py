@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
@@ -117,8 +117,8 @@ class ToolDefinition(msgspec.Struct, frozen=True):
     meta: Json | None = None
     icons: tuple[Icon, ...] = ()
 
-    def to_json(self) -> Json:
-        """Return the definition's JSON text."""
+    def to_json(self, more: Mapping[str, Any] | None = None) -> Json:
+        """Return the definition's JSON text, with the members `more` at its end."""
         body: dict[str, Any] = {"name": self.name}
         if self.title is not None:
             body["title"] = self.title
@@ -134,7 +134,7 @@ class ToolDefinition(msgspec.Struct, frozen=True):
                 body[key] = Raw(text)
         if self.icons:
             body["icons"] = self.icons
-        return msgspec.json.encode(body)
+        return msgspec.json.encode(body | dict(more or {}))
 
 
 class ToolResult(msgspec.Struct, frozen=True):

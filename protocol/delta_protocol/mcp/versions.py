@@ -46,7 +46,14 @@ CACHEABLE = frozenset(
     }
 )
 """Methods whose complete modern results carry `ttlMs` and `cacheScope` (spec 1.12)."""
-NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 """The member of `params` that `Mcp-Name` mirrors, by method (spec 1.4)."""
 QUESTIONS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 """What a server may ask of a client."""
