@@ -101,7 +101,7 @@ async def test_a_client_that_declares_nothing_gets_the_result_or_is_told_what_is
     async with served(task_server(handlers)) as peer:
         answer = await peer.ask(modern(1, "tools/call", name="wait", arguments={}))
         assert answer["result"]["content"][0]["text"] == "as a task: False"
-        needed = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+        needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
         refused = [
             modern(2, "tools/call", name="fail", arguments={"how": "tool"}),
             modern(3, "tasks/get", taskId="x"),
