@@ -62,13 +62,18 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def build() -> click.Group:
     """Return the command group."""
-    from delta_supervisor.cli import delta_commands, stack_commands, token_commands
+    from delta_supervisor.cli import delta_commands, server_commands, stack_commands, token_commands
 
     group = click.Group(
         "delta-supervisor",
         help="One self-hosted stack between an AI and everything it uses.",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-        commands=[*stack_commands.COMMANDS, *delta_commands.COMMANDS, *token_commands.COMMANDS],
+        commands=[
+            *stack_commands.COMMANDS,
+            *delta_commands.COMMANDS,
+            *server_commands.COMMANDS,
+            *token_commands.COMMANDS,
+        ],
     )
     return click.version_option(package_name="delta-supervisor")(group)
 
