@@ -7,3 +7,7 @@ newest catalogue it has seen, and which catalogue each conversation was shown.
 
 from delta_actors.gateway.catalogues import Catalogues as Catalogues
 from delta_actors.gateway.gateway import Gateway as Gateway
+from delta_actors.gateway.offered import Offered as Offered
+from delta_actors.gateway.offering import PassedCompletions as PassedCompletions
+from delta_actors.gateway.offering import PassedPrompts as PassedPrompts
+from delta_actors.gateway.offering import PassedResources as PassedResources

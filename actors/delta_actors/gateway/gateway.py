@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import cached_property, partial
 
 import trio
 
@@ -12,9 +13,10 @@ from delta_actors.gateway.caller import Caller
 from delta_actors.gateway.catalogues import Catalogues
 from delta_actors.gateway.conversations import Conversation, Conversations, Definitions
 from delta_actors.gateway.deltas import Deltas
-from delta_actors.gateway.passing import Passed, pass_call, passed_tools
+from delta_actors.gateway.passing import Passed, passed_tools
 from delta_actors.gateway.programs import Programs
 from delta_actors.gateway.reading import Lookups
+from delta_actors.gateway.relaying import Relay, busy
 from delta_actors.mcp import RequestContext, ToolDefinition, ToolResult, UnknownTool
 from delta_actors.runtime.actor import Ref
 from delta_protocol.answers import arguments as check
@@ -27,6 +29,7 @@ from delta_protocol.config import LimitsConfig
 from delta_protocol.errors import LimitExceeded, Overloaded
 from delta_protocol.wire.journal import DeltaReport, Replan
 from delta_protocol.wire.message import Json
+from delta_protocol.wire.registry import PassTool
 
 _SETTLE = 0.3
 """Seconds in which changes of the catalogue are taken for one."""
@@ -71,7 +74,6 @@ class Gateway:
         limits: LimitsConfig,
         answered: Callable[[], None] = lambda: None,
     ) -> None:
-        self._registry = registry
         self._journal = journal
         self._catalogues = catalogues
         self._limits = limits
@@ -86,6 +88,7 @@ class Gateway:
         self._open = 0
         self._closing = False
         self._idle = trio.Event()
+        self.relay = Relay(registry, limits.request_deadline, self.counted)
 
     async def list_tools(self, context: RequestContext) -> Sequence[ToolDefinition | Json]:
         """Return the tools as this conversation knows them."""
@@ -107,15 +110,20 @@ class Gateway:
 
     async def call_tool(self, name: str, arguments: Json, context: RequestContext) -> ToolResult | Json:
         """Run one of the tools. Raises `UnknownTool`, `Overloaded`, `Invalid`, and what crosses from the actors."""
+        async with self.counted():
+            return await self._call(name, arguments, context)
+
+    @asynccontextmanager
+    async def counted(self) -> AsyncGenerator[None, None]:
+        """Count a client's request in for the block. Raises `Overloaded` where the stack stops, or has no room."""
         if self._closing:
             raise Overloaded("the stack is stopping", retry_after=1)
         self._answered()
         self._open += 1
         try:
-            return await self._call(name, arguments, Caller(context, self._limits.request_deadline))
+            yield
         except Overloaded as error:
-            wait = float(error.detail.get("retry_after", 1.0))
-            raise Overloaded(f"busy: {error.message}; try again in {wait:g} s", retry_after=wait) from None
+            raise busy(error) from None
         finally:
             self._open -= 1
             if self._closing and not self._open:
@@ -127,13 +135,15 @@ class Gateway:
         if self._open:
             await self._idle.wait()
 
-    async def _call(self, name: str, arguments: Json, caller: Caller) -> ToolResult | Json:
+    async def _call(self, name: str, arguments: Json, context: RequestContext) -> ToolResult | Json:
+        caller = Caller(context, self._limits.request_deadline)
         async with caller.open():
             catalogue = await self._catalogues.newest()
             surface = self._shown(catalogue)
             conversation = self._conversations.called(caller.conversation, catalogue, lambda: surface.definitions)
             if passed := surface.passed.get(name):
-                return await pass_call(self._registry, caller, passed, arguments)
+                make = partial(PassTool, passed.connector, passed.tool, arguments)
+                return await self.relay.pass_on(context, caller, f"{passed.connector}.{passed.tool}", make)
             match name:
                 case "delta":
                     facts = await self._delta(caller, arguments)

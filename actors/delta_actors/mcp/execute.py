@@ -23,6 +23,7 @@ from delta_protocol.mcp.incoming import IncomingCall
 from delta_protocol.mcp.outgoing import ServerIdentity
 from delta_protocol.mcp.questions import Question
 from delta_protocol.mcp.rounds import LIFETIME, read_rounds
+from delta_protocol.mcp.versions import Era
 from delta_protocol.wire.message import Principal
 
 _KEPT_STATES = 10_000
@@ -41,7 +42,8 @@ class Answer:
 
 @dataclass(slots=True)
 class Executor:
-    """Answers requests of both eras by one table of methods. `logs`: whether handlers' log messages are sent.
+    """Answers requests of both eras by one table of methods. `logs`: whether handlers' log messages are sent; `eras`:
+    which are served.
 
     Between requests it keeps only which sealed states were used. `state_key` seals them: with the same key, another
     server can go on with a request that this one began.
@@ -52,6 +54,7 @@ class Executor:
     deadline: float
     state_key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     logs: bool = True
+    eras: tuple[Era, ...] = ("legacy", "modern")
     _redeemed: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 

@@ -163,7 +163,8 @@ class HttpServer:
                         message = await self._read_message(exchange)
         except trio.TooSlowError:
             raise HttpRefusal(408, INVALID_REQUEST, "the body did not arrive in time") from None
-        if http_ladder.era_of_post(message, exchange.headers) == "modern":
+        era = http_ladder.era_of_post(message, exchange.headers)
+        if "legacy" not in self._executor.eras or (era == "modern" and "modern" in self._executor.eras):
             await self._modern(exchange, message, accepts)
         else:
             await self._legacy(exchange, message, accepts)

@@ -147,7 +147,9 @@ class LineSession:
         requests.start_soon(self._serve, call, scope)
 
     def _accept(self, request: Request) -> IncomingCall | LegacySession:
-        if incoming.claimed_version(request) is not None or request.method == "server/discover":
+        eras = self._executor.eras
+        claims = incoming.claimed_version(request) is not None or request.method == "server/discover"
+        if "legacy" not in eras or ("modern" in eras and claims):
             call = incoming.read_modern(request)
         elif request.method == "initialize":
             if self._legacy is not None:

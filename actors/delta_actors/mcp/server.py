@@ -21,7 +21,7 @@ from delta_actors.mcp.function_resources import FunctionResource, FunctionResour
 from delta_actors.mcp.functions import FunctionTools, ToolOptions, function_tool
 from delta_actors.mcp.line_session import LineLimits, LineSession
 from delta_actors.mcp.log_messages import LogMessages
-from delta_actors.mcp.methods import Feature, Methods
+from delta_actors.mcp.methods import BOTH, Feature, Methods
 from delta_actors.mcp.prompts import Prompts, PromptSource
 from delta_actors.mcp.resources import Resources, ResourceSource
 from delta_actors.mcp.signatures import name_of, read_signature
@@ -42,7 +42,7 @@ from delta_protocol.mcp.outgoing import ServerIdentity
 from delta_protocol.mcp.tasks import TaskSupport
 from delta_protocol.mcp.types import Annotations, Icon, Implementation
 from delta_protocol.mcp.uri_templates import UriTemplate
-from delta_protocol.mcp.versions import CACHEABLE
+from delta_protocol.mcp.versions import CACHEABLE, Era
 from delta_protocol.wire.message import Principal
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ServerSettings:
 
     `state_key` seals the state of multi round-trip requests; None makes a key that dies with the server object.
     `page` is how many items a list shows at once; `logging` says whether handlers' log messages are sent; `tasks`
-    bounds the calls that run as tasks.
+    bounds the calls that run as tasks; `eras` leaves one of both out, for trying clients.
     """
 
     deadline: float = 60.0
@@ -68,6 +68,7 @@ class ServerSettings:
     page: int = 1000
     logging: bool = True
     tasks: TaskLimits = field(default_factory=TaskLimits)
+    eras: tuple[Era, ...] = BOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,9 @@ class DeltaServer:
         identity = ServerIdentity(Implementation(name, version, title, icons=icons), instructions, ttl)
         methods = Methods(identity, self._features())
         key = self.settings.state_key or secrets.token_bytes(32)
-        self.executor = Executor(identity, methods, self.settings.deadline, key, self.settings.logging)
+        self.executor = Executor(
+            identity, methods, self.settings.deadline, key, self.settings.logging, self.settings.eras
+        )
         self.subscribers = Subscribers(partial(methods.capabilities, "modern"))
 
     def _features(self) -> list[Feature]:

@@ -7,23 +7,31 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import msgspec
 import trio
 
 from delta_actors.mcp import DeltaClient
 from delta_actors.registry import memory
 from delta_actors.registry.book import Book
+from delta_actors.registry.offers import OfferBook, parts
 from delta_actors.registry.shipped import shipped_profiles
 from delta_actors.registry.upstream import Upstream
 from delta_actors.runtime.actor import Actor, Call, Context, Handlers
 from delta_protocol.catalogue import arguments, effects
 from delta_protocol.catalogue.model import Catalogue, ConnectorState, Effect, Tool, find_tool
+from delta_protocol.catalogue.offers import List, Offers
 from delta_protocol.errors import Conflict, NotFound, Refused, WriteNotPlanned
 from delta_protocol.nearest import did_you_mean, nearest
 from delta_protocol.wire.message import Done, Json, Role
 from delta_protocol.wire.registry import (
     CatalogueChanged,
     GetCatalogue,
+    GetOffers,
+    ListsShown,
     NewestCatalogue,
+    OffersChanged,
+    PassReply,
+    PassRequest,
     PassTool,
     ReadTool,
     Services,
@@ -31,11 +39,14 @@ from delta_protocol.wire.registry import (
     StartConnectors,
     ToolReply,
     WatchCatalogue,
+    WatchOffers,
     WriteTool,
 )
 
 log = logging.getLogger("delta.registry")
 
+PASSED = frozenset({"resources/read", "prompts/get", "completion/complete"})
+"""What is passed through beside tools' calls."""
 STARTS_AT_ONCE = 4
 SAVE_DELAY = 0.05
 """Seconds in which changes of several connectors are gathered into one write of the file."""
@@ -49,6 +60,7 @@ class RegistryActor(Actor):
     def __init__(self) -> None:
         self._saving = trio.CapacityLimiter(1)
         self._dirty = trio.Event()
+        self._offers_dirty = False
         self._changed = trio.Event()
         self._upstreams: dict[str, Upstream] = {}
 
@@ -57,6 +69,9 @@ class RegistryActor(Actor):
         self._path = context.state_dir / "registry" / "catalogue.json"
         remembered = memory.load(self._path)
         self._book = Book(context.config, remembered, shipped_profiles(), time.time())
+        self._offers_path = context.state_dir / "registry" / "offers.json"
+        configured = [name for name, config in context.config.connectors.items() if config.enabled]
+        self._offers = OfferBook(configured, memory.load_offers(self._offers_path))
         slots = trio.CapacityLimiter(STARTS_AT_ONCE)
         for name, config in context.config.connectors.items():
             if config.enabled:
@@ -77,6 +92,10 @@ class RegistryActor(Actor):
         handlers.ask(ReadTool, self._read)
         handlers.ask(WriteTool, self._write)
         handlers.ask(PassTool, self._pass)
+        handlers.ask(PassRequest, self._pass_request)
+        handlers.ask_inline(GetOffers, self._get_offers)
+        handlers.ask(WatchOffers, self._watch_offers)
+        handlers.tell(ListsShown, self._shown)
         handlers.tell(StartConnectors, self._start_all)
         return handlers
 
@@ -110,6 +129,8 @@ class RegistryActor(Actor):
         info = client.server_info
         if self._book.opened(name, client.era, info.name, info.version):
             self._dirty.set()
+        if self._offers.opened(name, parts(client.capabilities)):
+            self._keep_offers()
 
     def forget_era(self, name: str) -> None:
         """Find the connector's era out again at its next start."""
@@ -121,6 +142,11 @@ class RegistryActor(Actor):
         if self._book.listed(name, listing):
             self._dirty.set()
             self._tell_watchers()
+
+    def offered(self, name: str, kind: List, listing: Sequence[Json]) -> None:
+        """Take another of a connector's lists."""
+        if self._offers.listed(name, kind, listing):
+            self._keep_offers()
 
     def health(self, name: str, state: ConnectorState, detail: str) -> None:
         """Take a connector's state."""
@@ -151,6 +177,19 @@ class RegistryActor(Actor):
         for upstream in self._upstreams.values():
             upstream.start()
 
+    def _get_offers(self, _: GetOffers, __: Call) -> Offers:
+        return self._offers.newest
+
+    async def _watch_offers(self, request: WatchOffers, call: Call) -> Done:
+        told = request.since
+        while True:
+            told = await self._offers.wait_newer(told)
+            await call.emit(OffersChanged(told))
+
+    def _shown(self, _: ListsShown) -> None:
+        for upstream in self._upstreams.values():
+            upstream.shown()
+
     async def _read(self, request: ReadTool, call: Call) -> ToolReply:
         upstream, tool = await self._find(request.connector, request.tool)
         if effects.effect_of(tool, request.arguments) is not Effect.READ:
@@ -175,17 +214,28 @@ class RegistryActor(Actor):
         # As planned, byte for byte: nothing is converted between approval and call.
         return await upstream.write(tool.name, request.arguments, call)
 
-    async def _pass(self, request: PassTool, call: Call) -> ToolReply:
-        where = {"connector": request.connector, "tool": request.tool}
-        if call.caller is not Role.TRANSPORT:
-            raise Refused(f"{call.caller} may not pass calls through", **where)
+    async def _pass(self, request: PassTool, call: Call) -> PassReply:
+        _only_transport(call, request.connector)
         if self._book.connector(request.connector).expose != "tools":
-            raise WriteNotPlanned(f'{request.connector} is not configured with expose = "tools"', **where)
+            raise WriteNotPlanned(
+                f'{request.connector} is not configured with expose = "tools"',
+                connector=request.connector,
+                tool=request.tool,
+            )
         upstream, tool = await self._find(request.connector, request.tool)
         checked = arguments.check(tool, request.arguments)
-        if effects.effect_of(tool, request.arguments) is Effect.READ:
-            return await upstream.read(tool.name, checked, call)
-        return await upstream.write(tool.name, checked, call)
+        params = {"name": tool.name, "arguments": msgspec.Raw(checked), **_rounds(request)}
+        reads = effects.effect_of(tool, request.arguments) is Effect.READ
+        return await upstream.forward("tools/call", msgspec.json.encode(params), call, again=reads)
+
+    async def _pass_request(self, request: PassRequest, call: Call) -> PassReply:
+        _only_transport(call, request.connector)
+        if request.method not in PASSED:
+            raise Refused(f"{request.method} is no request that is passed through", connector=request.connector)
+        self._book.connector(request.connector)
+        params = {**msgspec.json.decode(request.params, type=dict[str, msgspec.Raw]), **_rounds(request)}
+        upstream = self._upstreams[request.connector]
+        return await upstream.forward(request.method, msgspec.json.encode(params), call, again=True)
 
     async def _find(self, connector: str, name: str) -> tuple[Upstream, Tool]:
         """Return a tool that may be called, by its own name or its identifier; a connector never seen is started first.
@@ -215,3 +265,25 @@ class RegistryActor(Actor):
 
     async def _save(self) -> None:
         await trio.to_thread.run_sync(memory.save, self._path, self._book.memory, limiter=self._saving)
+        if self._offers_dirty:
+            self._offers_dirty = False
+            await trio.to_thread.run_sync(memory.save, self._offers_path, self._offers.memory, limiter=self._saving)
+
+    def _keep_offers(self) -> None:
+        self._offers_dirty = True
+        self._dirty.set()
+
+
+def _only_transport(call: Call, connector: str) -> None:
+    if call.caller != Role.TRANSPORT:
+        raise Refused(f"{call.caller} may not pass requests through", connector=connector)
+
+
+def _rounds(request: PassTool | PassRequest) -> dict[str, object]:
+    """Return the members that answer what an earlier result asked for (spec 1.8)."""
+    members: dict[str, object] = {}
+    if request.responses is not None:
+        members["inputResponses"] = msgspec.Raw(request.responses)
+    if request.state is not None:
+        members["requestState"] = request.state
+    return members

@@ -12,7 +12,7 @@ from delta_actors.runtime.actor import Call
 from delta_protocol.catalogue import results
 from delta_protocol.errors import DeltaError
 from delta_protocol.wire.message import Answer, Json, Progress, Question, Role
-from delta_protocol.wire.registry import Outcome, ToolReply
+from delta_protocol.wire.registry import Outcome, PassReply, ToolReply
 
 NEEDED = {
     "elicitation/create": ("elicitation.form", "elicitation.url"),
@@ -81,6 +81,30 @@ async def make(
         )
     except RpcError as error:
         return failed(error, planned=call.caller == Role.JOURNAL)
+
+
+async def forward(
+    client: DeltaClient, method: str, params: Json, call: Call, on_question: OnQuestion | None
+) -> PassReply:
+    """Make a client's own request and return the answer as it came. Raises `NotSent` or `NoReply`."""
+
+    async def progress(done: float, total: float | None, message: str) -> None:
+        with trio.move_on_after(PROGRESS_LIMIT):
+            await call.emit(Progress(done, total, message))
+
+    wanted = call.origin is not None and call.origin.progress
+    try:
+        result = await client.request(method, params, on_progress=progress if wanted else None, on_question=on_question)
+    except RpcError as error:
+        return PassReply(Outcome.REFUSED, error=_error_object(error), message=error.message)
+    return PassReply(Outcome.OK, result)
+
+
+def _error_object(error: RpcError) -> Json:
+    body: dict[str, object] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        body["data"] = msgspec.Raw(error.data)
+    return msgspec.json.encode(body)
 
 
 def questions(connector: str, call: Call) -> OnQuestion:

@@ -1,6 +1,7 @@
-"""What the registry remembers over restarts: the order tools were first seen in, their last definitions, and eras.
+"""What the registry remembers over restarts: the order tools were first seen in, their last definitions, and eras; and,
+in a file of its own, what connectors offer beside tools.
 
-One JSON file, replaced atomically, mode 0600. A file that a newer program wrote is refused; one that cannot be read is
+JSON files, replaced atomically, mode 0600. A file that a newer program wrote is refused; one that cannot be read is
 put aside and the registry begins anew, since everything in it can be learned again.
 """
 
@@ -10,6 +11,7 @@ import contextlib
 import logging
 import os
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -44,16 +46,45 @@ class Memory(msgspec.Struct, frozen=True):
     connectors: tuple[RememberedConnector, ...] = ()
 
 
+class RememberedOffer(msgspec.Struct, frozen=True):
+    """A connector's definitions beside its tools, as JSON texts, and the parts of the protocol that it has."""
+
+    name: str
+    resources: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
+    has: tuple[str, ...] = ()
+
+
+class OfferMemory(msgspec.Struct, frozen=True):
+    """The connectors' offers."""
+
+    version: int = VERSION
+    connectors: tuple[RememberedOffer, ...] = ()
+
+
 class _Versioned(msgspec.Struct):
     version: int
 
 
+MemoryT = TypeVar("MemoryT", Memory, OfferMemory)
+
+
 def load(path: Path) -> Memory:
     """Return what is remembered, an empty memory if nothing is. Raises `Refused` for a newer program's file."""
+    return _load(path, Memory)
+
+
+def load_offers(path: Path) -> OfferMemory:
+    """Return the offers that are remembered; see `load`."""
+    return _load(path, OfferMemory)
+
+
+def _load(path: Path, kind: type[MemoryT]) -> MemoryT:
     try:
         text = path.read_bytes()
     except FileNotFoundError:
-        return Memory()
+        return kind()
     try:
         version = msgspec.json.decode(text, type=_Versioned).version
         if version > VERSION:
@@ -62,15 +93,15 @@ def load(path: Path) -> Memory:
                 "use that version, or remove the file to let the catalogue be learned again",
                 path=str(path),
             )
-        return msgspec.json.decode(text, type=Memory)
+        return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:
         aside = path.with_suffix(".unreadable")
         path.replace(aside)
-        log.warning("%s cannot be read (%s); it is kept as %s and the catalogue is learned again", path, error, aside)
-        return Memory()
+        log.warning("%s cannot be read (%s); it is kept as %s and its contents are learned again", path, error, aside)
+        return kind()
 
 
-def save(path: Path, memory: Memory) -> None:
+def save(path: Path, memory: Memory | OfferMemory) -> None:
     """Replace the file; after a crash either the old or the new one is there, whole."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")

@@ -13,15 +13,18 @@ import trio
 
 from delta_actors.mcp import DeltaClient, McpError, NoReply, NotSent, OnQuestion
 from delta_actors.registry import calls
+from delta_actors.registry.following import Following
+from delta_actors.registry.listening import Listening
 from delta_actors.registry.opening import Era, open_client
 from delta_actors.registry.session import Session
 from delta_actors.runtime.actor import Call
 from delta_protocol.catalogue.model import Connector, ConnectorState
+from delta_protocol.catalogue.offers import List
 from delta_protocol.changes.redaction import Redactor, is_secret
 from delta_protocol.config import ConnectorConfig
 from delta_protocol.errors import ConnectorFailed, Overloaded
 from delta_protocol.wire.message import Json
-from delta_protocol.wire.registry import Outcome, ServiceStatus, ToolReply
+from delta_protocol.wire.registry import Outcome, PassReply, ServiceStatus, ToolReply
 
 log = logging.getLogger("delta.registry")
 
@@ -57,6 +60,10 @@ class Listener(Protocol):
         """The connector's tools."""
         ...
 
+    def offered(self, name: str, kind: List, listing: Sequence[Json]) -> None:
+        """Another of the connector's lists."""
+        ...
+
     def health(self, name: str, state: ConnectorState, detail: str) -> None:
         """The state of the connector's first session."""
         ...
@@ -82,6 +89,7 @@ class Upstream:
         self._first: Session | None = None
         self._more: dict[str, tuple[Session, trio.CancelScope]] = {}
         self._open = 0
+        self._following: Following | None = None
 
     def start(self) -> None:
         """Start the first session, once."""
@@ -140,6 +148,39 @@ class Upstream:
                 sent.awaited = False
             late = ToolReply(Outcome.NO_REPLY, message=f"{self.name}: no answer by the deadline")
             return self._clean(sent.reply or late)
+
+    async def forward(self, method: str, params: Json, call: Call, *, again: bool) -> PassReply:
+        """Make a client's own request: ended with its caller, and with `again` made once more if its session died.
+
+        Raises `Overloaded` where the connector's queue is full.
+        """
+        async with self._place():
+            lost: McpError | None = None
+            with trio.move_on_after(self.config.call_timeout) as limit:
+                for _ in range(2 if again else 1):
+                    try:
+                        session = self._session_for(call)
+                        client = await session.client()
+                    except NotSent as error:
+                        lost = lost or error
+                        break
+                    try:
+                        with _in_use(session):
+                            return await calls.forward(client, method, params, call, self._questions(call))
+                    except (NotSent, NoReply) as error:
+                        lost = error
+                        if not (again and await self._may_repeat(session, client)):
+                            break
+            if limit.cancelled_caught:
+                lost = NoReply(f"{self.name}: no answer within {self.config.call_timeout:g} s")
+            assert lost is not None
+            outcome = Outcome.NOT_SENT if isinstance(lost, NotSent) else Outcome.NO_REPLY
+            return PassReply(outcome, message=self._redactor.text(lost.message))
+
+    def shown(self) -> None:
+        """A client was shown what the connector lists."""
+        if self._following is not None:
+            self._following.shown()
 
     def status(self, known: Connector) -> ServiceStatus:
         """Return the connector's health, that of its first session; `known` is how the catalogue has it."""
@@ -275,30 +316,12 @@ class Upstream:
             raise
 
     async def _introduced(self, client: DeltaClient) -> None:
-        """List the tools, and again whenever the connector says they changed."""
+        """List the tools, and follow from now on what the connector lists."""
         self._listener.opened(self.name, client)
-        changed = _Wake()
-        client.on_tools_changed = changed.set
+        following = self._following = Following(self.name, client, self._listener, self.config.start_timeout)
+        client.on_notification = lambda method, _params: following.take(method)
         self._listener.listed(self.name, await client.list_tools())
-        self._nursery.start_soon(self._follow, client, changed)
-
-    async def _follow(self, client: DeltaClient, changed: _Wake) -> None:
-        async with trio.open_nursery() as nursery:
-
-            async def relist() -> None:
-                while True:
-                    await changed.wait()
-                    try:
-                        with trio.move_on_after(self.config.start_timeout):
-                            self._listener.listed(self.name, await client.list_tools())
-                    except McpError as error:
-                        log.warning("connector %s: listing its changed tools failed: %s", self.name, error.message)
-                    except Exception:  # the boundary to a connector: its listing must not stop the others
-                        log.exception("connector %s: its changed tools", self.name)
-
-            nursery.start_soon(relist)
-            await client.wait_closed()
-            nursery.cancel_scope.cancel()
+        self._nursery.start_soon(following.run, Listening(client, following.announced))
 
     def _state(self, state: ConnectorState, detail: str) -> None:
         self._listener.health(self.name, state, self._redactor.text(detail))
@@ -332,20 +355,6 @@ class _Sent:
         self.done = trio.Event()
         self.reply: ToolReply | None = None
         self.awaited = True
-
-
-class _Wake:
-    """Any number of calls of `set` wake one wait."""
-
-    def __init__(self) -> None:
-        self._event = trio.Event()
-
-    def set(self) -> None:
-        self._event.set()
-
-    async def wait(self) -> None:
-        await self._event.wait()
-        self._event = trio.Event()
 
 
 @contextmanager

@@ -12,8 +12,15 @@ from typing import Any, ClassVar
 
 import trio
 
-from delta_actors.gateway import Catalogues, Gateway
-from delta_actors.mcp import DeltaServer, ServerSettings
+from delta_actors.gateway import (
+    Catalogues,
+    Gateway,
+    Offered,
+    PassedCompletions,
+    PassedPrompts,
+    PassedResources,
+)
+from delta_actors.mcp import DeltaServer, ServerSettings, Sources
 from delta_actors.runtime.actor import Actor, Context, Handlers
 from delta_actors.runtime.processes import peer_of, start_time
 from delta_actors.transport.key import load_key
@@ -32,6 +39,8 @@ _MOST_RELAYS = 256
 _RETRY = 0.2
 _LAST_ANSWERS = 0.2
 """Seconds in which the answers of calls that have just ended are written."""
+_OFFERS_KNOWN = 1.0
+"""Seconds that the first clients wait for the registry to tell what connectors offer."""
 _DISTRIBUTION = "delta-supervisor"
 
 
@@ -59,6 +68,7 @@ class TransportActor(Actor):
             limits=limits,
             answered=self._answered,
         )
+        self._offered = Offered(context.ref(Role.REGISTRY), lambda kind: self._server.changed(kind))
         # One key for session ids and for the state of questions (each sealed for its purpose): both outlive a restart.
         self._key = load_key(context.state_dir / "session.key")
         self._server = DeltaServer(
@@ -66,7 +76,12 @@ class TransportActor(Actor):
             importlib.metadata.version(_DISTRIBUTION),
             title="Delta",
             instructions=INSTRUCTIONS,
-            tools=self._gateway,
+            sources=Sources(
+                tools=self._gateway,
+                resources=PassedResources(self._offered, self._gateway.relay, self._answered),
+                prompts=PassedPrompts(self._offered, self._gateway.relay, self._answered),
+                completions=PassedCompletions(self._offered, self._gateway.relay),
+            ),
             settings=ServerSettings(deadline=limits.request_deadline, logging=False, state_key=self._key),
         )
         self._doorkeeper = Doorkeeper(context.ref(Role.AUTH), required=context.config.auth.require_token)
@@ -83,6 +98,7 @@ class TransportActor(Actor):
             lingering = trio.CancelScope(shield=True)
             nursery.start_soon(self._serve, lingering, shutdown)
             nursery.start_soon(self._catalogues.watch)
+            nursery.start_soon(self._offered.watch)
             nursery.start_soon(self._tell_changes)
             try:
                 await trio.sleep_forever()
@@ -101,6 +117,8 @@ class TransportActor(Actor):
     async def _serve(self, lingering: trio.CancelScope, shutdown: trio.Event) -> None:
         """Serve until `shutdown`, then until no call is in progress, or until `lingering` ends."""
         with lingering:
+            # What a client is told at its handshake holds for its session, so it is told what there is.
+            await self._offered.wait_known(_OFFERS_KNOWN)
             async with trio.open_nursery() as nursery:
                 if http := self._context.sockets.get("http"):
                     nursery.start_soon(self._serve_http, http, shutdown)

@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from delta_protocol.catalogue.model import Catalogue, ConnectorState
+from delta_protocol.catalogue.offers import Offers
 from delta_protocol.wire.message import Done, Event, Item, Json, Request
 
 
@@ -90,12 +91,65 @@ class WriteTool(Request[ToolReply], frozen=True):
     digest: str
 
 
-class PassTool(Request[ToolReply], frozen=True):
-    """A client's direct call of a connector with ``expose = "tools"``; refused for any other."""
+class PassReply(msgspec.Struct, frozen=True, array_like=True):
+    """What a connector made of a client's own request.
+
+    `result` is the result's JSON text (null unless `ok` or `tool_error`), `error` the connector's JSON-RPC error object
+    where the outcome is `refused`. A modern connector's result may ask for input (spec 1.8): then the request is sent
+    again with the answers.
+    """
+
+    outcome: Outcome
+    result: Json = b"null"
+    error: Json | None = None
+    message: str = ""
+    """For people: why there is no result."""
+
+
+class PassTool(Request[PassReply], frozen=True):
+    """A client's direct call of a connector with ``expose = "tools"``; refused for any other.
+
+    `responses` (a JSON object by key) and `state` answer what an earlier result asked for.
+    """
 
     connector: str
     tool: str
     arguments: Json
+    responses: Json | None = None
+    state: str | None = None
+
+
+class PassRequest(Request[PassReply], frozen=True):
+    """A client's `resources/read`, `prompts/get` or `completion/complete`. `params` is a JSON object without `_meta`.
+
+    Raises `NotFound`, `Refused`, `Overloaded` before anything is sent.
+    """
+
+    connector: str
+    method: str
+    params: Json
+    responses: Json | None = None
+    state: str | None = None
+
+
+class GetOffers(Request[Offers], frozen=True):
+    """What the connectors offer beside tools, as last listed."""
+
+
+class OffersChanged(Item, frozen=True):
+    """There is a newer `Offers`."""
+
+    number: int
+
+
+class WatchOffers(Request[Done], frozen=True):
+    """Stays open; an `OffersChanged` item flows down when there is something newer than `since`."""
+
+    since: int
+
+
+class ListsShown(Event, frozen=True):
+    """A client was shown the connectors' lists: those that may be out of date are listed again."""
 
 
 class ServiceStatus(msgspec.Struct, frozen=True, array_like=True):
@@ -125,4 +179,17 @@ class Services(Request[tuple[ServiceStatus, ...]], frozen=True):
     """The connectors' health, in configuration order."""
 
 
-Inbox = GetCatalogue | NewestCatalogue | WatchCatalogue | StartConnectors | ReadTool | WriteTool | PassTool | Services
+Inbox = (
+    GetCatalogue
+    | NewestCatalogue
+    | WatchCatalogue
+    | StartConnectors
+    | ReadTool
+    | WriteTool
+    | PassTool
+    | PassRequest
+    | GetOffers
+    | WatchOffers
+    | ListsShown
+    | Services
+)

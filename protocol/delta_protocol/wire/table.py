@@ -42,7 +42,7 @@ INBOXES: Mapping[str, tuple[type[Any], ...]] = {
 CONTROL: tuple[type[Any], ...] = get_args(control.Inbox)
 """What every actor understands from the supervisor, over its control socket."""
 
-ITEMS: tuple[type[Item], ...] = (Progress, Question, Answer, registry.CatalogueChanged)
+ITEMS: tuple[type[Item], ...] = (Progress, Question, Answer, registry.CatalogueChanged, registry.OffersChanged)
 """What may flow on open calls."""
 
 

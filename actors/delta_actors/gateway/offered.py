@@ -1,0 +1,89 @@
+"""What connectors offer beside tools, as the registry last told it, under the names that clients see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import trio
+
+from delta_actors.runtime.actor import Ref
+from delta_protocol.catalogue.offers import Offers, Shown
+from delta_protocol.errors import DeltaError
+from delta_protocol.wire.registry import GetOffers, ListsShown, OffersChanged, WatchOffers
+
+_RETRY = 0.2
+_SHOWN_EVERY = 1.0
+"""Seconds between two words to the registry that clients look at the lists."""
+
+Kind = Literal["prompts", "resources"]
+
+
+class Offered:
+    """Follows the offers; `watch` runs beside the gateway. `on_changed` hears which lists changed."""
+
+    def __init__(self, registry: Ref, on_changed: Callable[[Kind], None]) -> None:
+        self._registry = registry
+        self._on_changed = on_changed
+        self._shown = Shown(Offers(0, ()))
+        self._known = trio.Event()
+        self._ever: set[str] = set()
+        self._told = -_SHOWN_EVERY
+
+    @property
+    def shown(self) -> Shown:
+        """The lists."""
+        return self._shown
+
+    def has(self, part: str) -> bool:
+        """Whether a connector has that part of the protocol, or had it since this gateway began.
+
+        So what a client was told at its handshake stays true; a connector that is down offers what it last did.
+        """
+        return part in self._ever
+
+    async def wait_known(self, limit: float) -> None:
+        """Return once the offers are known, after `limit` seconds in any case."""
+        with trio.move_on_after(limit):
+            await self._known.wait()
+
+    async def looked(self) -> None:
+        """Tell the registry that a client looks at the lists."""
+        now = trio.current_time()
+        if now - self._told < _SHOWN_EVERY:
+            await trio.lowlevel.checkpoint()
+            return
+        self._told = now
+        try:
+            await self._registry.tell(ListsShown())
+        except DeltaError:
+            return
+
+    async def watch(self) -> None:
+        """Follow the registry for ever; begins anew when it was restarted."""
+        while True:
+            try:
+                await self._follow()
+            except DeltaError:
+                await trio.sleep(_RETRY)
+
+    async def _follow(self) -> None:
+        offers = await self._registry.ask(GetOffers())
+        self._take(offers)
+        async with self._registry.stream(WatchOffers(offers.number)) as items:
+            async for item in items:
+                if isinstance(item, OffersChanged) and item.number > offers.number:
+                    offers = await self._registry.ask(GetOffers())
+                    self._take(offers)
+
+    def _take(self, offers: Offers) -> None:
+        before, after = self._shown, Shown(offers)
+        self._shown = after
+        self._ever.update(part for offer in offers.offers for part in offer.has)
+        self._known.set()
+        if before.number == 0:
+            return
+        if before.prompts != after.prompts:
+            self._on_changed("prompts")
+        if (before.resources, before.templates) != (after.resources, after.templates):
+            self._on_changed("resources")
