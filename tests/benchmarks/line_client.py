@@ -32,13 +32,21 @@ class LineClient:
 
     def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send a request and return its response message."""
+        return self.requests(method, [params or {}])[0]
+
+    def requests(self, method: str, params: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Send requests all at once and return their response messages in the order they came."""
         assert self.process.stdout is not None
-        self._number += 1
-        self._write({"jsonrpc": "2.0", "id": self._number, "method": method, "params": dict(params or {})})
-        while True:
+        first = self._number + 1
+        for each in params:
+            self._number += 1
+            self._write({"jsonrpc": "2.0", "id": self._number, "method": method, "params": dict(each)})
+        answers: list[dict[str, Any]] = []
+        while len(answers) < len(params):
             message: dict[str, Any] = json.loads(self.process.stdout.readline())
-            if message.get("id") == self._number:
-                return message
+            if message.get("id", 0) >= first:
+                answers.append(message)
+        return answers
 
     def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         """Call a tool; raises `AssertionError` if it failed."""
