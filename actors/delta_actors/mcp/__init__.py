@@ -53,12 +53,18 @@ if TYPE_CHECKING:
     from delta_actors.mcp.http_client import open_http as open_http
     from delta_actors.mcp.http_serve import serve_http as serve_http
     from delta_actors.mcp.http_server import HttpSettings as HttpSettings
+    from delta_actors.mcp.oauth_client import OAuth as OAuth
+    from delta_actors.mcp.oauth_flow import OAuthSettings as OAuthSettings
+    from delta_actors.mcp.oauth_redirect import loopback as loopback
 
 _LAZY = {
     "HttpParameters": "http_client",
     "open_http": "http_client",
     "serve_http": "http_serve",
     "HttpSettings": "http_server",
+    "OAuth": "oauth_client",
+    "OAuthSettings": "oauth_flow",
+    "loopback": "oauth_redirect",
 }
 
 

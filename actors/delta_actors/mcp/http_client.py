@@ -47,6 +47,8 @@ class HttpParameters:
     max_body: int = 64 << 20
     capabilities: Json = b"{}"
     client: Implementation = field(default_factory=lambda: Implementation("delta-supervisor", "0.1.0"))
+    auth: httpx.Auth | None = None
+    """What authorises each request, and says whether a refused one is sent again: `OAuth`, or another of httpx's."""
 
 
 @functools.cache
@@ -174,7 +176,7 @@ class HttpClient:
                 headers = self.headers("", b"{}")
                 async with posted(self._http, self._parameters.url, text, headers) as response:
                     await read_bounded(response, ERROR_BODY)
-            except (httpx.HTTPError, NoReply):
+            except (httpx.HTTPError, McpError):
                 return
 
     def headers(self, method: str, params: Json) -> dict[str, str]:
@@ -253,7 +255,7 @@ class HttpClient:
                 headers = self.headers("", b"{}")
                 async with self._http.stream("DELETE", self._parameters.url, headers=headers) as response:
                     await read_bounded(response, ERROR_BODY)
-            except (httpx.HTTPError, NoReply):
+            except (httpx.HTTPError, McpError):
                 return
 
 
@@ -266,7 +268,10 @@ async def open_http(parameters: HttpParameters) -> AsyncGenerator[DeltaClient, N
     timeout = httpx.Timeout(None, connect=parameters.connect_timeout)
     verify = _ssl_context() if parameters.url.startswith("https:") else False
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
-    async with httpx.AsyncClient(verify=verify, timeout=timeout, limits=limits) as http, background() as nursery:
+    async with (
+        httpx.AsyncClient(verify=verify, timeout=timeout, limits=limits, auth=parameters.auth) as http,
+        background() as nursery,
+    ):
         wire = HttpClient(parameters, http, nursery)
         try:
             with trio.fail_after(parameters.start_timeout):

@@ -12,7 +12,7 @@ from delta_actors.mcp.http_wire import posted, read_messages
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import METHOD_NOT_FOUND, Json, Message, Notification, Request
 from delta_protocol.mcp import handshake
-from delta_protocol.mcp.errors import NoReply
+from delta_protocol.mcp.errors import McpError
 from delta_protocol.mcp.handshake import Agreement
 
 _FIRST_DELAY = 1.0
@@ -44,7 +44,7 @@ async def listen_for_changes(
         began = trio.current_time()
         try:
             status = await _stream(wire, http, url, agreement, client)
-        except (httpx.HTTPError, NoReply):
+        except (httpx.HTTPError, McpError):
             status = 0
         if 400 <= status < 500:
             return

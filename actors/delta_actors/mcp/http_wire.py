@@ -61,10 +61,20 @@ class Post:
 
 
 class _Body(httpx.AsyncByteStream):
-    """A body in one piece, as its own iterator.
+    """A body in one piece, which may be sent again.
 
     httpx's is an async generator, which httpcore abandons where the server answers before it has read everything.
     """
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return _Once(self._body)
+
+
+class _Once:
+    """The only chunk of a body, as its own iterator."""
 
     def __init__(self, body: bytes) -> None:
         self._left: bytes | None = body
