@@ -40,6 +40,21 @@ class Answer:
     retry_after: float | None = None
 
 
+class Running:
+    """One request's cancel scope. `withdraw` is the client's cancellation, which the scope's deadline is not."""
+
+    __slots__ = ("scope", "withdrawn")
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.withdrawn = False
+
+    def withdraw(self) -> None:
+        """Cancel the request; nothing more is sent for it."""
+        self.withdrawn = True
+        self.scope.cancel()
+
+
 @dataclass(slots=True)
 class Executor:
     """Answers requests of both eras by one table of methods. `logs`: whether handlers' log messages are sent; `eras`:
@@ -68,12 +83,14 @@ class Executor:
         *,
         started: float | None = None,
         session: SessionState | None = None,
+        running: Running | None = None,
     ) -> Answer:
         """Return the response to `call`, whose deadline counts from `started` (trio time; now if None).
 
-        `session` is what a legacy client set so far.
+        `session` is what a legacy client set so far. The request runs in the scope of `running`; withdrawn, its answer
+        is that it was late, for nobody to see.
 
-        Raises nothing but cancellation.
+        Raises nothing but cancellation from outside.
         """
         context = RequestContext(
             call,
@@ -86,21 +103,28 @@ class Executor:
             session=SessionState() if session is None else session,
             logs=self.logs,
         )
+        # One scope a request: entering one costs as much as the rest of a small call.
+        scope = trio.CancelScope() if running is None else running.scope
+        scope.deadline = context.deadline
         try:
-            with trio.fail_at(context.deadline):
+            with scope:
                 method = self.methods.find(call)
                 if method.asks and call.era == "modern":
                     result = await self._run_rounds(method, call, context)
                 else:
                     result = await method.serve(call, context)
-            return Answer(encode_result(call.id, outgoing.shape(self.identity, call.era, call.method, result)))
+                return Answer(encode_result(call.id, outgoing.shape(self.identity, call.era, call.method, result)))
+            return self._late(call)
         except trio.TooSlowError:
-            late = RpcError(errors.DEADLINE_EXCEEDED, f"{call.method} did not finish within {self.deadline:g} s")
-            return error_answer(call, late)
+            return self._late(call)
         except Exception as error:  # noqa: BLE001 - the boundary: every fault becomes the request's own error
             return failure_answer(call, error, self.identity)
         finally:
             context.close()
+
+    def _late(self, call: IncomingCall) -> Answer:
+        reason = f"{call.method} did not finish within {self.deadline:g} s"
+        return error_answer(call, RpcError(errors.DEADLINE_EXCEEDED, reason))
 
     async def _run_rounds(self, method: Method, call: IncomingCall, context: RequestContext) -> Json:
         """Run the handler as far as its first question without an answer (spec 1.8)."""

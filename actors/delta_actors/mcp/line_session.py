@@ -13,9 +13,10 @@ from functools import partial
 import trio
 from trio.abc import ReceiveStream, SendStream
 
-from delta_actors.mcp.execute import Executor, error_answer
+from delta_actors.mcp.execute import Executor, Running, error_answer
 from delta_actors.mcp.questions import Questions
 from delta_actors.mcp.session_state import SessionState
+from delta_actors.mcp.stdio import PipeStream
 from delta_actors.mcp.subscribers import Subscribers, Wanted, is_listen, listen
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import INVALID_REQUEST, Id, Malformed, Notification, Request, Response
@@ -64,9 +65,10 @@ class LineSession:
         self._legacy: LegacySession | None = None
         self._initialized = False
         self._state = SessionState()
-        self._scopes: dict[Id, trio.CancelScope] = {}
-        self._listening: set[trio.CancelScope] = set()
+        self._running: dict[Id, Running] = {}
+        self._listening: set[Running] = set()
         self._outbox, self._outgoing = trio.open_memory_channel[bytes](_QUEUED_LINES)
+        self._unsent = 0
         self._questions = Questions()
 
     async def run(self) -> None:
@@ -77,24 +79,45 @@ class LineSession:
                 await self._read(service, requests)
                 requests.cancel_scope.deadline = trio.current_time() + self._limits.drain
                 self._questions.close()
-                for scope in self._listening:
-                    scope.cancel()
+                for running in self._listening:
+                    running.withdraw()
             self._outbox.close()
             service.cancel_scope.deadline = trio.current_time() + self._limits.drain
 
     async def notify(self, text: bytes) -> None:
         """Queue one line; waits while the client reads too slowly. After the end it does nothing."""
-        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        self._unsent += 1
+        try:
             await self._outbox.send(jsonrpc.single_line(text))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            await trio.lowlevel.checkpoint()
+        except trio.Cancelled:
+            self._unsent -= 1
+            raise
+
+    async def _answer(self, text: bytes) -> None:
+        """Send a response: at once where nothing else is under way, else in its turn with the others of that moment."""
+        send = self._send
+        if self._unsent or self._running or not isinstance(send, PipeStream):
+            await self.notify(text)
+            return
+        line = jsonrpc.single_line(text) + b"\n"
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            sent = send.send_now(line)
+            if sent < len(line):
+                self._unsent += 1
+                self._outbox.send_nowait(line[sent:-1])
 
     async def _write(self, session: trio.CancelScope) -> None:
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             async with self._outgoing:
                 async for line in self._outgoing:
-                    await self._send.send_all(self._coalesced(line))
+                    lines = self._with_following(line)
+                    await self._send.send_all(b"\n".join(lines) + b"\n")
+                    self._unsent -= len(lines)
         session.cancel()
 
-    def _coalesced(self, line: bytes) -> bytes:
+    def _with_following(self, line: bytes) -> list[bytes]:
         lines, size = [line], len(line)
         while size < _COALESCE:
             try:
@@ -102,7 +125,7 @@ class LineSession:
             except (trio.WouldBlock, trio.EndOfChannel):
                 break
             size += len(lines[-1])
-        return b"\n".join(lines) + b"\n"
+        return lines
 
     async def _read(self, service: trio.Nursery, requests: trio.Nursery) -> None:
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
@@ -143,8 +166,8 @@ class LineSession:
             )
             await self.notify(jsonrpc.encode_result(request.id, result))
             return
-        scope = self._scopes[call.id] = trio.CancelScope()
-        requests.start_soon(self._serve, call, scope)
+        running = self._running[call.id] = Running()
+        requests.start_soon(self._serve, call, running)
 
     def _accept(self, request: Request) -> IncomingCall | LegacySession:
         eras = self._executor.eras
@@ -162,39 +185,45 @@ class LineSession:
             if session is None:
                 raise incoming.not_initialized(request.method)
             call = incoming.read_legacy(request, session)
-        if call.id in self._scopes:
+        if call.id in self._running:
             raise RpcError(INVALID_REQUEST, f"a request with the id {call.id!r} is still in progress")
-        if len(self._scopes) >= self._limits.max_in_flight:
+        if len(self._running) >= self._limits.max_in_flight:
             raise RpcError(errors.OVERLOADED, f"busy: {self._limits.max_in_flight} requests in progress")
         return call
 
-    async def _serve(self, call: IncomingCall, scope: trio.CancelScope) -> None:
-        text: bytes | None = None
-        with scope:
-            try:
-                if is_listen(call):
-                    self._listening.add(scope)
-                    wanted = self._subscribers.honoured(call, self._principal)
-                    await listen(call, wanted, self._subscribers, self)
-                else:
-                    ask = partial(self._questions.ask, self) if call.era == "legacy" else None
-                    answer = await self._executor.execute(
-                        call, self, ask, self._principal, self._conversation, session=self._state
-                    )
-                    text = answer.text
-            except RpcError as error:
-                text = error_answer(call, error).text
-            finally:
-                self._listening.discard(scope)
-                del self._scopes[call.id]
-        if text is not None and not scope.cancel_called:
-            await self.notify(text)
+    async def _serve(self, call: IncomingCall, running: Running) -> None:
+        try:
+            text = await self._listen(call, running) if is_listen(call) else await self._execute(call, running)
+        finally:
+            del self._running[call.id]
+        if text is not None and not running.withdrawn:
+            await self._answer(text)
+
+    async def _execute(self, call: IncomingCall, running: Running) -> bytes:
+        ask = partial(self._questions.ask, self) if call.era == "legacy" else None
+        answer = await self._executor.execute(
+            call, self, ask, self._principal, self._conversation, session=self._state, running=running
+        )
+        return answer.text
+
+    async def _listen(self, call: IncomingCall, running: Running) -> bytes | None:
+        """Serve a subscription until it is withdrawn or the client is gone; return the error where it cannot begin."""
+        self._listening.add(running)
+        try:
+            with running.scope:
+                wanted = self._subscribers.honoured(call, self._principal)
+                await listen(call, wanted, self._subscribers, self)
+        except RpcError as error:
+            return error_answer(call, error).text
+        finally:
+            self._listening.discard(running)
+        return None
 
     def _notification(self, notification: Notification, service: trio.Nursery) -> None:
         if notification.method == "notifications/cancelled":
             cancelled = incoming.cancelled_id(notification)
-            if cancelled is not None and (scope := self._scopes.get(cancelled)) is not None:
-                scope.cancel()
+            if cancelled is not None and (running := self._running.get(cancelled)) is not None:
+                running.withdraw()
         elif notification.method == "notifications/initialized" and self._legacy is not None and not self._initialized:
             self._initialized = True
             service.start_soon(self._tell_changes)
