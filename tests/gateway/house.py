@@ -132,6 +132,13 @@ class Client:
         assert "result" in reply, reply
         return Answer(reply["result"])
 
+    async def call_with_busy(self, name: str, **arguments: Any) -> str | None:
+        """Return the text of the answer, None where there is no room now."""
+        reply = await self.ask("tools/call", {"name": name, "arguments": arguments})
+        if reply.get("error", {}).get("message", "").startswith("busy"):
+            return None
+        return Answer(reply["result"]).text
+
     async def _send(self, message: dict[str, Any]) -> None:
         async with self._sending:
             await self._stream.send_all(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")

@@ -144,7 +144,7 @@ async def test_only_what_connectors_have_is_advertised(tmp_path: Path) -> None:
             with trio.fail_after(30):
                 while len(await client.list_tools()) < 4:
                     await trio.sleep(0.02)
-        assert set(await offered(house)) == {"tools"}
+        assert set(await offered(house)) == {"tools", "logging"}, "the demo logs, and has nothing else"
         async with client_of(house, "legacy") as client:
             with pytest.raises(RpcError) as caught:
                 await ask(client, "resources/list")

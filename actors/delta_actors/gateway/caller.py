@@ -2,44 +2,66 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import msgspec
 import trio
 
 from delta_actors.mcp import ClientCannot, RequestContext, RpcError
 from delta_actors.runtime.current import speaking_for
 from delta_protocol.codecs import exact_json
 from delta_protocol.codecs.exact_json import is_object
-from delta_protocol.wire.message import Answer, Item, Json, Origin, Progress, Question
+from delta_protocol.mcp.levels import read_level
+from delta_protocol.wire.message import Answer, Item, Json, LogMessage, Origin, Progress, Question
 
 PROGRESS_EVERY = 5.0
 """Seconds; a client that was promised progress hears of it at least every ten (acceptance 46)."""
 
+_LITTLE = 1e-6
 _METHOD_NOT_FOUND = -32601
 _ELICIT = "elicitation/create"
 
 
 class Caller:
-    """A client's call. `deadline` (trio time) is when its answer must be ready, shortly before the client's own."""
+    """A client's call. `deadline` (trio time) is when its answer must be ready, shortly before the client's own.
 
-    def __init__(self, context: RequestContext, longest: float) -> None:
+    `exact`: a connector's progress is told as it is, number by number; else it goes into words and the numbers count.
+    """
+
+    def __init__(self, context: RequestContext, longest: float, *, exact: bool = False) -> None:
         now = trio.current_time()
         left = min(context.deadline - now, longest)
         self.deadline = now + left - min(2.0, left / 20)
         self.conversation = context.conversation
         self._context = context
         self._doing = ""
-        self._count = 0
+        self._exact = exact
+        self._count = 0.0
+        self._total: float | None = None
 
     async def listen(self, item: Item) -> Item | None:
         """Pass progress on to the client, and a connector's question with its answer back."""
         if isinstance(item, Progress):
-            self._doing = _said(item) or self._doing
-            await self._tell()
+            await self._progress(item)
+        elif isinstance(item, LogMessage):
+            await self._log(item)
         elif isinstance(item, Question):
             return await self._ask(item)
         return None
+
+    async def _progress(self, item: Progress) -> None:
+        if self._exact:
+            self._count, self._total, self._doing = item.progress, item.total, item.message
+            await self._context.progress(item.progress, item.total, item.message)
+        else:
+            self._doing = _said(item) or self._doing
+            await self._tell()
+
+    async def _log(self, item: LogMessage) -> None:
+        with contextlib.suppress(RpcError):
+            await self._context.log(read_level(item.level), msgspec.Raw(item.data), item.logger)
 
     async def doing(self, what: str) -> None:
         """Say what happens now."""
@@ -57,6 +79,7 @@ class Caller:
             context.client_name,
             context.wants_progress,
             context.client_capabilities,
+            context.log_level or "",
         )
         with speaking_for(context.principal, origin, context.traceparent):
             if not context.wants_progress:
@@ -79,12 +102,13 @@ class Caller:
             await self._tell()
 
     async def _tell(self) -> None:
-        self._count += 1
-        await self._context.progress(self._count, message=self._doing)
+        # Between a connector's own numbers there is always room for a sign of life.
+        self._count += _LITTLE if self._exact else 1
+        await self._context.progress(self._count, self._total, self._doing)
 
     async def _ask(self, question: Question) -> Answer:
         try:
-            return Answer(result=await self._context.ask_client(question.method, _named(question)))
+            return Answer(result=await self._context.ask_client(question.method, named(question)))
         except ClientCannot as error:
             return Answer(error=exact_json.encode({"code": _METHOD_NOT_FOUND, "message": error.message}))
         except RpcError as error:
@@ -98,7 +122,7 @@ def _said(item: Progress) -> str:
     return f"{item.message} ({item.progress:g} of {item.total:g})".lstrip()
 
 
-def _named(question: Question) -> Json:
+def named(question: Question) -> Json:
     """Return the params of a question, with the connector's name in the text that a person reads (acceptance 51)."""
     params = exact_json.decode(question.params, what="a question")
     if question.method != _ELICIT or not is_object(params) or not isinstance(params.get("message"), str):

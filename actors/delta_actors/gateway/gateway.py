@@ -13,6 +13,7 @@ from delta_actors.gateway.caller import Caller
 from delta_actors.gateway.catalogues import Catalogues
 from delta_actors.gateway.conversations import Conversation, Conversations, Definitions
 from delta_actors.gateway.deltas import Deltas
+from delta_actors.gateway.held import HeldCalls
 from delta_actors.gateway.passing import Passed, passed_tools
 from delta_actors.gateway.programs import Programs
 from delta_actors.gateway.reading import Lookups
@@ -60,7 +61,8 @@ class _Surface:
 class Gateway:
     """A `ToolSource`: `delta`, `delta_read`, `delta_apply`, and whatever connectors are passed through.
 
-    `answered` is called when a client has listed the tools or called one.
+    Calls that outlive their requests live in `nursery`. `answered` is called when a client has listed the tools or
+    called one.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Gateway:
         journal: Ref,
         results: Ref,
         catalogues: Catalogues,
+        nursery: trio.Nursery,
         limits: LimitsConfig,
         answered: Callable[[], None] = lambda: None,
     ) -> None:
@@ -88,7 +91,8 @@ class Gateway:
         self._open = 0
         self._closing = False
         self._idle = trio.Event()
-        self.relay = Relay(registry, limits.request_deadline, self.counted)
+        self._held = HeldCalls(nursery)
+        self.relay = Relay(registry, self._held, limits.request_deadline, self.counted)
 
     async def list_tools(self, context: RequestContext) -> Sequence[ToolDefinition | Json]:
         """Return the tools as this conversation knows them."""
@@ -136,14 +140,14 @@ class Gateway:
             await self._idle.wait()
 
     async def _call(self, name: str, arguments: Json, context: RequestContext) -> ToolResult | Json:
+        catalogue = await self._catalogues.newest()
+        surface = self._shown(catalogue)
+        conversation = self._conversations.called(context.conversation, catalogue, lambda: surface.definitions)
+        if passed := surface.passed.get(name):
+            make = partial(PassTool, passed.connector, passed.tool, arguments)
+            return await self.relay.pass_on(context, f"{passed.connector}.{passed.tool}", make)
         caller = Caller(context, self._limits.request_deadline)
         async with caller.open():
-            catalogue = await self._catalogues.newest()
-            surface = self._shown(catalogue)
-            conversation = self._conversations.called(caller.conversation, catalogue, lambda: surface.definitions)
-            if passed := surface.passed.get(name):
-                make = partial(PassTool, passed.connector, passed.tool, arguments)
-                return await self.relay.pass_on(context, caller, f"{passed.connector}.{passed.tool}", make)
             match name:
                 case "delta":
                     facts = await self._delta(caller, arguments)
@@ -159,6 +163,7 @@ class Gateway:
         """Return how many conversations are remembered, and of which catalogue."""
         return {
             "calls": self._open,
+            "held": len(self._held),
             "conversations": len(self._conversations),
             "catalogue": self._surface.number if self._surface is not None else 0,
         }

@@ -161,16 +161,22 @@ class DeltaClient:
         *,
         on_progress: OnProgress | None = None,
         on_question: OnQuestion | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> CallToolReply:
         """Call a tool with the JSON text of an object.
 
         `on_question` answers what the server asks meanwhile; declare what it can do in the parameters' `capabilities`.
+        `meta` is added to the params' `_meta`.
         Raises `RpcError` (the peer's error), `NotSent` (certainly not carried out), `NoReply` (unknown).
         """
         params: dict[str, Any] = {"name": name, "arguments": Raw(arguments)}
         for _ in range(_MAX_ROUNDS):
             text = await self.request(
-                "tools/call", msgspec.json.encode(params), on_progress=on_progress, on_question=on_question
+                "tools/call",
+                msgspec.json.encode(params),
+                on_progress=on_progress,
+                on_question=on_question,
+                meta=meta,
             )
             result = _decode(text, _Result, "tools/call")
             if result.result_type == "complete":

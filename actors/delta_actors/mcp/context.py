@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import trio
 
@@ -14,9 +14,13 @@ from delta_protocol.mcp.errors import ClientCannot
 from delta_protocol.mcp.incoming import IncomingCall
 from delta_protocol.mcp.levels import Level, reaches
 from delta_protocol.mcp.questions import Question, for_era
+from delta_protocol.mcp.rounds import Carried
 from delta_protocol.mcp.types import ToolDefinition, ToolResult, needed_capability
 from delta_protocol.mcp.versions import QUESTIONS, Era
 from delta_protocol.wire.message import Principal
+
+Suspender = Callable[[Mapping[str, Question], str], Awaitable[None]]
+"""Ends the round with these questions and keeps the state; does not return."""
 
 Asker = Callable[[Sequence[Question]], Awaitable[Sequence[Json]]]
 """Puts questions to the client and returns its results in their order; raises `RpcError` for an error it answered."""
@@ -71,6 +75,8 @@ class RequestContext:
         self.deadline = deadline
         self.session = session
         self._logs = logs
+        self._suspend: Suspender | None = None
+        self._carried: Carried | None = None
         self._begin: Callable[[], None] | None = None
         self._say: Callable[[str], None] | None = None
 
@@ -142,11 +148,18 @@ class RequestContext:
         else:
             await trio.lowlevel.checkpoint()
 
+    @property
+    def log_level(self) -> Level | None:
+        """From which level on the client wants log messages, None for none at all."""
+        if not self._logs:
+            return None
+        return self.session.log_level if self.era == "legacy" else self._call.log_level
+
     def would_log(self, level: Level) -> bool:
         """Whether `log` would send a message of that level."""
         if not self._logs or not self._open:
             return False
-        threshold = self.session.log_level if self.era == "legacy" else self._call.log_level
+        threshold = self.log_level
         return threshold is not None and reaches(level, threshold)
 
     async def log(self, level: Level, data: Any, logger: str = "") -> None:  # noqa: ANN401 - any JSON value
@@ -177,6 +190,32 @@ class RequestContext:
             raise ClientCannot(questions[0].method, "this connection has no way back to the client")
         return await self._ask([for_era(question, self.era) for question in questions])
 
+    @property
+    def can_suspend(self) -> bool:
+        """Whether `suspend` works: in the modern era, for a call that is no task."""
+        return self._suspend is not None
+
+    @property
+    def carried(self) -> Carried | None:
+        """In a later round: the state that `suspend` was given, and the client's answers."""
+        return self._carried
+
+    async def suspend(self, questions: Mapping[str, Question], state: str) -> NoReturn:
+        """End this round with questions, by key; in the next one `carried` gives `state` and the answers back.
+
+        For a handler that keeps its own rounds: one that asks on behalf of another server. The state is sealed, bound
+        to principal and call, and good for one use; the client can read it. Raises `ClientCannot`.
+        """
+        for question in questions.values():
+            self._check(question)
+        assert self._suspend is not None
+        await self._suspend({key: for_era(question, self.era) for key, question in questions.items()}, state)
+        raise AssertionError("not reached")
+
+    def suspend_by(self, suspend: Suspender, carried: Carried | None) -> None:
+        """Have `suspend` end the round."""
+        self._suspend, self._carried = suspend, carried
+
     def _check(self, question: Question) -> None:
         if question.method not in QUESTIONS:
             raise ClientCannot(question.method, "a server may not ask this")
@@ -192,6 +231,7 @@ class RequestContext:
         """Go on as a task until `deadline` (trio time)."""
         self.deadline = deadline
         self._ask = ask
+        self._suspend = None
         self._say = say
 
     def answer_by(self, ask: Asker) -> None:

@@ -7,7 +7,7 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -142,7 +142,13 @@ class Executor:
                 await trio.lowlevel.checkpoint()
                 return answers
 
+            async def suspend(questions: Mapping[str, Question], state: str) -> None:
+                rounds.suspend(questions, state)
+                asking.cancel()
+                await trio.sleep_forever()
+
             context.answer_by(ask)
+            context.suspend_by(suspend, rounds.carried)
             try:
                 return await method.serve(call, context)
             except Exception:

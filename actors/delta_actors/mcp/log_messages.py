@@ -5,7 +5,7 @@ A modern client says with every request from which level on; a legacy client set
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import trio
@@ -19,15 +19,15 @@ from delta_protocol.mcp.versions import Era
 
 
 class LogMessages:
-    """The feature; `enabled` says whether handlers of this server log at all."""
+    """The feature; `enabled` says whether handlers of this server log now."""
 
-    def __init__(self, *, enabled: bool) -> None:
+    def __init__(self, *, enabled: Callable[[], bool]) -> None:
         self._enabled = enabled
         self.methods: Mapping[str, Method] = {"logging/setLevel": Method(_set_level, eras=("legacy",))}
 
     def capabilities(self, era: Era) -> dict[str, Any]:  # noqa: ARG002 - the same in both
         """Return the logging capability."""
-        return {"logging": {}} if self._enabled else {}
+        return {"logging": {}} if self._enabled() else {}
 
 
 async def _set_level(call: IncomingCall, context: RequestContext) -> Json:

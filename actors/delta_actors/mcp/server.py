@@ -79,6 +79,8 @@ class Sources:
     resources: ResourceSource | None = None
     prompts: PromptSource | None = None
     completions: CompletionSource | None = None
+    logging: Callable[[], bool] | None = None
+    """Whether there are log messages now, where that is not known from the start."""
 
 
 class DeltaServer:
@@ -125,7 +127,7 @@ class DeltaServer:
             Resources(sources.resources or self._resources, page),
             Prompts(sources.prompts or self._prompts, page),
             Completions(sources.completions or self._completions),
-            LogMessages(enabled=self.settings.logging),
+            LogMessages(enabled=sources.logging or (lambda: self.settings.logging)),
         ]
 
     def tool(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 import trio
@@ -12,7 +14,7 @@ from delta_actors.runtime.actor import Call
 from delta_protocol.catalogue import results
 from delta_protocol.errors import DeltaError
 from delta_protocol.wire.message import Answer, Json, Progress, Question, Role
-from delta_protocol.wire.registry import Outcome, PassReply, ToolReply
+from delta_protocol.wire.registry import Outcome, ToolReply
 
 NEEDED = {
     "elicitation/create": ("elicitation.form", "elicitation.url"),
@@ -30,6 +32,8 @@ DECLARED: dict[str, dict[str, dict[str, dict[str, str]]]] = {
     "elicitation.form": {"elicitation": {"form": {}}},
     "elicitation.url": {"elicitation": {"url": {}}},
     "sampling": {"sampling": {}},
+    "sampling.tools": {"sampling": {"tools": {}}},
+    "sampling.context": {"sampling": {"context": {}}},
     "roots": {"roots": {}},
 }
 """Capabilities that can be passed on to a connector, as its client declares them."""
@@ -62,6 +66,7 @@ async def make(
     call: Call,
     on_question: OnQuestion | None,
     awaited: Callable[[], bool] = lambda: True,
+    meta: Mapping[str, Any] | None = None,
 ) -> ToolReply:
     """Call the tool. Progress goes down `call` where its client wants it, as long as somebody waits for the call.
 
@@ -77,34 +82,29 @@ async def make(
     wanted = call.origin is not None and call.origin.progress
     try:
         return answered(
-            await client.call_tool(tool, arguments, on_progress=progress if wanted else None, on_question=on_question)
+            await client.call_tool(
+                tool, arguments, on_progress=progress if wanted else None, on_question=on_question, meta=meta
+            )
         )
     except RpcError as error:
         return failed(error, planned=call.caller == Role.JOURNAL)
 
 
-async def forward(
-    client: DeltaClient, method: str, params: Json, call: Call, on_question: OnQuestion | None
-) -> PassReply:
-    """Make a client's own request and return the answer as it came. Raises `NotSent` or `NoReply`."""
+def patient(limit: trio.CancelScope, on_question: OnQuestion | None) -> OnQuestion | None:
+    """Return `on_question` so that `limit` waits while it does: a person's time is not the connector's."""
+    if on_question is None:
+        return None
+    answer = on_question
 
-    async def progress(done: float, total: float | None, message: str) -> None:
-        with trio.move_on_after(PROGRESS_LIMIT):
-            await call.emit(Progress(done, total, message))
+    async def ask(method: str, params: Json) -> Json:
+        left = limit.deadline - trio.current_time()
+        limit.deadline = math.inf
+        try:
+            return await answer(method, params)
+        finally:
+            limit.deadline = trio.current_time() + left
 
-    wanted = call.origin is not None and call.origin.progress
-    try:
-        result = await client.request(method, params, on_progress=progress if wanted else None, on_question=on_question)
-    except RpcError as error:
-        return PassReply(Outcome.REFUSED, error=_error_object(error), message=error.message)
-    return PassReply(Outcome.OK, result)
-
-
-def _error_object(error: RpcError) -> Json:
-    body: dict[str, object] = {"code": error.code, "message": error.message}
-    if error.data is not None:
-        body["data"] = msgspec.Raw(error.data)
-    return msgspec.json.encode(body)
+    return ask
 
 
 def questions(connector: str, call: Call) -> OnQuestion:

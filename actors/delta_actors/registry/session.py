@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, contextmanager
 
 import trio
 
 from delta_actors.mcp import DeltaClient, McpError, NotSent
+from delta_actors.mcp.client_calls import OnNotification
 from delta_protocol.catalogue.model import ConnectorState
 from delta_protocol.catalogue.visible import visible
+from delta_protocol.mcp.levels import Level
+from delta_protocol.wire.message import Json
 
 log = logging.getLogger("delta.registry")
+
+LOG_MESSAGE = "notifications/message"
 
 FIRST_BACKOFF = 0.2
 MAX_BACKOFF = 30.0
@@ -60,9 +65,33 @@ class Session:
         self.detail = ""
         self.starts = 0
         self.open_calls = 0
+        self.on_told: OnNotification = lambda _method, _params: None
+        """Takes what the server tells that belongs to no call."""
+        self.bound = False
+        """Whether it belongs to one conversation."""
+        self.log_level: Level | None = None
+        """What a legacy server was told to log."""
+        self._hearers: list[OnNotification] = []
         self.last_used = trio.current_time()
         self.junk_before = 0
         self.last_stderr = ""
+
+    @contextmanager
+    def heard_by(self, hearer: OnNotification) -> Generator[None, None, None]:
+        """Let `hearer` have, for the block, the log messages that name no call: where a session belongs to one
+        conversation they go to its newest call, else to nobody.
+        """
+        self._hearers.append(hearer)
+        try:
+            yield
+        finally:
+            self._hearers.remove(hearer)
+
+    def _told(self, method: str, params: Json) -> None:
+        if method != LOG_MESSAGE:
+            self.on_told(method, params)
+        elif self.bound and self._hearers:
+            self._hearers[-1](method, params)
 
     @property
     def current(self) -> DeltaClient | None:
@@ -129,6 +158,8 @@ class Session:
         try:
             await starting.take()
             async with self._opener() as client:
+                client.on_notification = self._told
+                self.log_level = None
                 await self._introduce(client)
                 starting.give_back()
                 self._client = client

@@ -14,6 +14,7 @@ import trio
 from delta_actors.mcp import DeltaClient, McpError, NoReply, NotSent, OnQuestion
 from delta_actors.registry import calls
 from delta_actors.registry.following import Following
+from delta_actors.registry.forwarding import forward, meta_of
 from delta_actors.registry.listening import Listening
 from delta_actors.registry.opening import Era, open_client
 from delta_actors.registry.session import Session
@@ -119,7 +120,7 @@ class Upstream:
         """
         async with self._place():
             with trio.move_on_after(self.config.call_timeout) as limit:
-                return self._clean(await self._read(tool, arguments, call))
+                return self._clean(await self._read(tool, arguments, call, limit))
             assert limit.cancelled_caught
             return ToolReply(Outcome.NO_REPLY, message=f"{self.name}: no answer within {self.config.call_timeout:g} s")
 
@@ -166,7 +167,8 @@ class Upstream:
                         break
                     try:
                         with _in_use(session):
-                            return await calls.forward(client, method, params, call, self._questions(call))
+                            asked = calls.patient(limit, self._questions(call, client, told=True))
+                            return await forward(session, client, method, params, call, asked)
                     except (NotSent, NoReply) as error:
                         lost = error
                         if not (again and await self._may_repeat(session, client)):
@@ -201,7 +203,7 @@ class Upstream:
             stderr_tail=self._redactor.text(first.stderr_tail)[-STDERR_SHOWN:] if first else "",
         )
 
-    async def _read(self, tool: str, arguments: Json, call: Call) -> ToolReply:
+    async def _read(self, tool: str, arguments: Json, call: Call, limit: trio.CancelScope) -> ToolReply:
         try:
             session = self._session_for(call)
         except NotSent as error:
@@ -214,7 +216,8 @@ class Upstream:
                 return calls.failed(lost or error)
             try:
                 with _in_use(session):
-                    return await calls.make(client, tool, arguments, call, self._questions(call))
+                    asked = calls.patient(limit, self._questions(call, client))
+                    return await calls.make(client, tool, arguments, call, asked, meta=meta_of(client, call))
             except (NotSent, NoReply) as error:
                 lost = error
                 if (isinstance(error, NotSent) and error.retry_after is not None) or not await self._may_repeat(
@@ -238,9 +241,11 @@ class Upstream:
         self, session: Session, client: DeltaClient, tool: str, arguments: Json, call: Call, sent: _Sent
     ) -> None:
         try:
-            with trio.move_on_after(self.config.call_timeout), _in_use(session):
-                on_question = self._questions(call)
-                sent.reply = await calls.make(client, tool, arguments, call, on_question, lambda: sent.awaited)
+            with trio.move_on_after(self.config.call_timeout) as limit, _in_use(session):
+                asked = calls.patient(limit, self._questions(call, client))
+                sent.reply = await calls.make(
+                    client, tool, arguments, call, asked, lambda: sent.awaited, meta_of(client, call)
+                )
             if sent.reply is None:
                 message = f"{self.name}: no answer within {self.config.call_timeout:g} s"
                 sent.reply = ToolReply(Outcome.NO_REPLY, message=message)
@@ -249,8 +254,15 @@ class Upstream:
         finally:
             sent.done.set()
 
-    def _questions(self, call: Call) -> OnQuestion | None:
-        """Only a session bound to one conversation may ask its client (architecture 5)."""
+    def _questions(self, call: Call, client: DeltaClient, *, told: bool = False) -> OnQuestion | None:
+        """Return what takes the connector's questions during a call.
+
+        A modern server asks in its answer, so everybody sees which call it is for; with `told` that answer goes to the
+        client as it is. A legacy server names no call: only a session bound to one conversation may ask (architecture
+        5).
+        """
+        if client.era == "modern":
+            return None if told or call.origin is None else calls.questions(self.name, call)
         bound = self.config.session == "conversation" and call.origin is not None
         return calls.questions(self.name, call) if bound else None
 
@@ -266,6 +278,7 @@ class Upstream:
             self._make_room()
             capabilities = call.origin.capabilities if call.origin else ()
             session = self._session(calls.declaration(capabilities), on_open=_nothing, on_state=_ignore)
+            session.bound = self.config.session == "conversation"
             known = self._more[key] = (session, trio.CancelScope())
             self._nursery.start_soon(self._run_more, *known)
         return known[0]
@@ -319,7 +332,8 @@ class Upstream:
         """List the tools, and follow from now on what the connector lists."""
         self._listener.opened(self.name, client)
         following = self._following = Following(self.name, client, self._listener, self.config.start_timeout)
-        client.on_notification = lambda method, _params: following.take(method)
+        assert self._first is not None
+        self._first.on_told = lambda method, _params: following.take(method)
         self._listener.listed(self.name, await client.list_tools())
         self._nursery.start_soon(following.run, Listening(client, following.announced))
 

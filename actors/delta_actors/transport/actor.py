@@ -65,6 +65,7 @@ class TransportActor(Actor):
             journal=context.ref(Role.JOURNAL),
             results=context.ref(Role.RESULTS),
             catalogues=self._catalogues,
+            nursery=context.nursery,
             limits=limits,
             answered=self._answered,
         )
@@ -81,8 +82,9 @@ class TransportActor(Actor):
                 resources=PassedResources(self._offered, self._gateway.relay, self._answered),
                 prompts=PassedPrompts(self._offered, self._gateway.relay, self._answered),
                 completions=PassedCompletions(self._offered, self._gateway.relay),
+                logging=lambda: self._offered.has("logging"),
             ),
-            settings=ServerSettings(deadline=limits.request_deadline, logging=False, state_key=self._key),
+            settings=ServerSettings(deadline=limits.request_deadline, state_key=self._key),
         )
         self._doorkeeper = Doorkeeper(context.ref(Role.AUTH), required=context.config.auth.require_token)
         return addresses

@@ -33,6 +33,16 @@ class _State(msgspec.Struct, array_like=True):
     call: str
     answers: dict[str, tuple[str, Json]]
     asked: dict[str, str]
+    carried: str | None = None
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """What a handler that keeps its own rounds comes back with: the state it gave (empty where the client answers
+    without having been asked), and the client's answers by key.
+    """
+
+    state: str
+    answers: dict[str, Json]
 
 
 class Rounds:
@@ -51,6 +61,8 @@ class Rounds:
         self._keys: set[str] = set()
         self.nonce = nonce
         self.open: dict[str, Question] = {}
+        self.carried: Carried | None = Carried("", dict(offered)) if offered else None
+        self._carries: str | None = None
 
     def take(self, questions: Sequence[Question]) -> list[Json] | None:
         """Return the answers to the handler's next questions; None leaves those without an answer in `open`.
@@ -66,6 +78,13 @@ class Rounds:
             else:
                 answers.append(answer)
         return None if self.open else answers
+
+    def suspend(self, questions: Mapping[str, Question], state: str) -> None:
+        """End the run with these questions, by key; the next one begins with `carried`. For a handler with rounds of
+        its own, such as one that asks on behalf of another server.
+        """
+        self.open = dict(questions)
+        self._carries = state
 
     def _answer(self, key: str, question: Question) -> Json | None:
         digest, answer = self._answers.get(key, ("", b""))
@@ -94,11 +113,13 @@ class Rounds:
             call_digest(call),
             {known: answer for known, answer in self._answers.items() if known not in self.open},
             {name: question.digest for name, question in self.open.items()},
+            self._carries,
         )
+        asked = {name: _asked(question) for name, question in self.open.items()}
         return msgspec.json.encode(
             {
                 "resultType": "input_required",
-                "inputRequests": {name: _asked(question) for name, question in self.open.items()},
+                **({"inputRequests": asked} if asked else {}),
                 "requestState": seal(key, _PURPOSE, msgspec.msgpack.encode(state)),
             }
         )
@@ -131,6 +152,10 @@ def read_rounds(key: bytes, call: IncomingCall, principal: str, now: float) -> R
         raise RpcError(INVALID_PARAMS, "requestState belongs to another request")
     if state.expires < now:
         raise RpcError(INVALID_PARAMS, "requestState has expired; call again without it")
+    if state.carried is not None:
+        rounds = Rounds({}, state.nonce)
+        rounds.carried = Carried(state.carried, {name: bytes(given[name]) for name in state.asked if name in given})
+        return rounds
     answers = dict(state.answers)
     for name, question in state.asked.items():
         if name in given and bytes(given[name]).startswith(b"{"):

@@ -90,7 +90,9 @@ class Origin(msgspec.Struct, frozen=True, array_like=True):
     progress: bool = False
     """Whether the client asked for progress."""
     capabilities: tuple[str, ...] = ()
-    """What the client declared: `elicitation.form`, `elicitation.url`, `sampling`, `roots`."""
+    """What the client declared: `elicitation.form`, `elicitation.url`, `sampling`, `sampling.tools`, `roots`, ..."""
+    log: str = ""
+    """From which level on the client wants log messages; empty for none."""
 
 
 class Progress(Item, frozen=True):
@@ -99,6 +101,14 @@ class Progress(Item, frozen=True):
     progress: float
     total: float | None = None
     message: str = ""
+
+
+class LogMessage(Item, frozen=True):
+    """A connector's log message for the client behind the open call. `data` is any JSON value."""
+
+    level: str
+    logger: str
+    data: Json
 
 
 class Question(Item, frozen=True):

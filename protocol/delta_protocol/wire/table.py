@@ -11,7 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast, get_args
 
 from delta_protocol.wire import auth, control, journal, registry, results, sandbox
-from delta_protocol.wire.message import Answer, Item, Progress, Question, Role
+from delta_protocol.wire.message import Answer, Item, LogMessage, Progress, Question, Role
 
 ASKS: Mapping[str, frozenset[str]] = {
     Role.TRANSPORT: frozenset({Role.REGISTRY, Role.SANDBOX, Role.JOURNAL, Role.RESULTS, Role.AUTH}),
@@ -42,7 +42,14 @@ INBOXES: Mapping[str, tuple[type[Any], ...]] = {
 CONTROL: tuple[type[Any], ...] = get_args(control.Inbox)
 """What every actor understands from the supervisor, over its control socket."""
 
-ITEMS: tuple[type[Item], ...] = (Progress, Question, Answer, registry.CatalogueChanged, registry.OffersChanged)
+ITEMS: tuple[type[Item], ...] = (
+    Progress,
+    LogMessage,
+    Question,
+    Answer,
+    registry.CatalogueChanged,
+    registry.OffersChanged,
+)
 """What may flow on open calls."""
 
 
