@@ -63,6 +63,33 @@ class CollectionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: str | None = None
 
 
+class OAuthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[connectors.NAME.oauth]`: who the stack is to the connector's authorisation server (spec 1.16).
+
+    Without any of it the stack registers by itself and a person signs in with `delta-supervisor login NAME`.
+    """
+
+    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    """`client_credentials`: the stack acts for itself, and nobody signs in."""
+    client_id: str | None = None
+    client_secret: str | None = None
+    private_key: str | None = None
+    """PEM; the client proves who it is by signing (private_key_jwt)."""
+    key_algorithm: Literal["ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA"] = (
+        "ES256"
+    )
+    token_endpoint_auth: Literal["client_secret_basic", "client_secret_post", "none"] | None = None
+    """None: as the server says it takes."""
+    issuer: str | None = None
+    """The only authorisation server that the configured client is shown to."""
+    client_metadata_url: str | None = None
+    scopes: tuple[str, ...] = ()
+    redirect_port: Port = 8421
+    """Where a sign-in comes back to on this machine; the next free one where it is in use."""
+    private_network: bool = False
+    """Whether its authorisation server may have a private address."""
+
+
 class ConnectorConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[connectors.NAME]`: either `command` (with `args`, `env`, `cwd`) or `url` (with `headers`). Seconds."""
 
@@ -72,6 +99,7 @@ class ConnectorConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cwd: str | None = None
     url: str | None = None
     headers: dict[str, str] = {}
+    oauth: OAuthConfig | None = None
     enabled: bool = True
     mode: Mode | None = None
     """None: `ask`, or `safe` once `reviewed`."""

@@ -188,8 +188,14 @@ class AuthorizationServer:
         return Answer(body=answer)
 
 
+TOOLS = [
+    {"name": "get_note", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {"name": "add_note", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": False}},
+]
+
+
 class Resource:
-    """A modern MCP server at /mcp that takes its authorisation server's tokens."""
+    """A modern MCP server at /mcp that takes its authorisation server's tokens, or, `open`, anybody."""
 
     def __init__(self, server: AuthorizationServer) -> None:
         self.server = server
@@ -200,6 +206,7 @@ class Resource:
         self.call_scope: str | None = None
         """A scope that `tools/call` needs beyond any token."""
         self.body: bytes = b""
+        self.open = False
 
     @property
     def url(self) -> str:
@@ -216,7 +223,7 @@ class Resource:
         if asked.path != "/mcp" or asked.method != "POST":
             return Answer(404)
         until, scope = self.server.access.get(asked.headers.get("authorization", "")[7:], (0.0, ""))
-        if until < time.time():
+        if until < time.time() and not self.open:
             extra = f', scope="{self.challenge_scope}"' if self.challenge_scope else ""
             return Answer(401, self.body, {"www-authenticate": f'Bearer error="invalid_token"{extra}'})
         if asked.json["method"] == "tools/call" and self.call_scope and self.call_scope not in scope.split():
@@ -226,6 +233,8 @@ class Resource:
         if asked.json["method"] == "server/discover":
             result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
             result |= {"ttlMs": 0, "cacheScope": "private"}
+        elif asked.json["method"] == "tools/list":
+            result = {"resultType": "complete", "tools": TOOLS, "ttlMs": 0, "cacheScope": "private"}
         return Answer(body={"jsonrpc": "2.0", "id": asked.json["id"], "result": result})
 
 

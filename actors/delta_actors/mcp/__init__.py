@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from delta_actors.mcp.http_serve import serve_http as serve_http
     from delta_actors.mcp.http_server import HttpSettings as HttpSettings
     from delta_actors.mcp.oauth_client import OAuth as OAuth
-    from delta_actors.mcp.oauth_flow import OAuthSettings as OAuthSettings
     from delta_actors.mcp.oauth_redirect import loopback as loopback
+    from delta_actors.mcp.oauth_settings import OAuthSettings as OAuthSettings
 
 _LAZY = {
     "HttpParameters": "http_client",
@@ -63,7 +63,7 @@ _LAZY = {
     "serve_http": "http_serve",
     "HttpSettings": "http_server",
     "OAuth": "oauth_client",
-    "OAuthSettings": "oauth_flow",
+    "OAuthSettings": "oauth_settings",
     "loopback": "oauth_redirect",
 }
 

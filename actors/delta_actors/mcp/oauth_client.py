@@ -14,8 +14,9 @@ import trio
 
 from delta_actors.mcp.oauth_discovery import discover
 from delta_actors.mcp.oauth_fetch import Fetcher, GuardedBackend
-from delta_actors.mcp.oauth_flow import Flow, OAuthSettings
+from delta_actors.mcp.oauth_flow import Flow
 from delta_actors.mcp.oauth_redirect import Visitor
+from delta_actors.mcp.oauth_settings import OAuthSettings
 from delta_actors.mcp.oauth_store import Grant, TokenStore
 from delta_protocol.mcp.oauth import challenge as challenges
 from delta_protocol.mcp.oauth import scopes, urls
@@ -54,6 +55,17 @@ class OAuth(httpx.Auth):
     @property
     def grant(self) -> Grant | None:
         """What is used now."""
+        return self._grant
+
+    async def sign_in(self) -> Grant:
+        """Get a token anew, whatever there is: for another account, or with scopes that were asked for since.
+
+        Raises `OAuthError`; `MetadataRefused` where the server has no authorisation server.
+        """
+        async with self._store.lock("sign-in", self._settings.holder, self._server, SIGN_IN):
+            latest = self._latest()
+            self._grant = await self._obtain(None, latest.scopes if latest is not None else ())
+        self.sign_ins += 1
         return self._grant
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
@@ -176,8 +188,9 @@ class OAuth(httpx.Auth):
         latest = self._latest()
         if latest is not None:
             await self._flow.want(latest, wanted)
-        more = f" for {' '.join(wanted)}" if wanted and latest is not None and latest.tokens is not None else ""
-        raise SignInNeeded(f"{self._server} asks for a sign-in{more}: {self._settings.hint}", status=401)
+        lacking = wanted and latest is not None and latest.tokens is not None
+        asks = f"asks for the scopes {' '.join(wanted)}" if lacking else "does not let us in without a sign-in (401)"
+        raise SignInNeeded(f"{self._server} {asks}; {self._settings.hint}", status=401)
 
     def _latest(self) -> Grant | None:
         """Return the grant that was saved last, with tokens if any has some."""

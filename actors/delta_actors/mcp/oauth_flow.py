@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Literal
 
 import msgspec
 import trio
@@ -14,11 +11,11 @@ import trio
 from delta_actors.mcp.oauth_discovery import Found
 from delta_actors.mcp.oauth_fetch import Fetcher
 from delta_actors.mcp.oauth_redirect import Visitor
+from delta_actors.mcp.oauth_settings import OAuthSettings
 from delta_actors.mcp.oauth_store import Grant, TokenStore
 from delta_protocol.mcp.oauth import authorize, metadata, registration, scopes, tokens
 from delta_protocol.mcp.oauth.authorize import Pending
 from delta_protocol.mcp.oauth.errors import ConfigurationNeeded, TokenRefused
-from delta_protocol.mcp.oauth.registration import Given
 from delta_protocol.mcp.oauth.tokens import Client, Tokens
 
 _TOKEN = "the token endpoint"  # noqa: S105 - what it is, not one
@@ -27,28 +24,6 @@ _FORGOTTEN = frozenset({"invalid_client", "unauthorized_client"})
 """Errors by which a server says that it does not know the client (any more)."""
 _SETTLE = 30.0
 """Seconds that an exchange which uses something up (a code, a refresh token) may go on after its caller left."""
-
-
-@dataclass(frozen=True, slots=True)
-class OAuthSettings:
-    """Who we are and what we may do. `directory` keeps the tokens, `holder` is whose they are (a connector's name).
-
-    `private_key` is PEM text; `local` allows authorisation servers on this machine and in private networks; `hint` says
-    what a person has to do where nobody can be sent to a sign-in.
-    """
-
-    directory: Path
-    holder: str = ""
-    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
-    given: Given = field(default_factory=Given)
-    private_key: str | None = None
-    algorithm: str = "ES256"
-    scopes: tuple[str, ...] = ()
-    local: bool = False
-    hint: str = "sign in first"
-
-    def __repr__(self) -> str:
-        return f"OAuthSettings({self.holder!r}, {self.grant}, {self.given!r})"
 
 
 class Flow:

@@ -75,7 +75,7 @@ class RegistryActor(Actor):
         slots = trio.CapacityLimiter(STARTS_AT_ONCE)
         for name, config in context.config.connectors.items():
             if config.enabled:
-                self._upstreams[name] = Upstream(name, config, self, slots, context.nursery)
+                self._upstreams[name] = Upstream(name, config, self, slots, context.nursery, context.state_dir)
                 if config.fault:
                     self._book.health(name, ConnectorState.FAILED, config.fault)
         if self._book.memory != remembered:

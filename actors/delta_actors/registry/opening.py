@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Literal
 
 from delta_actors.mcp import DeltaClient, StdioParameters, open_stdio
-from delta_protocol.config import ConnectorConfig
+from delta_protocol.config import ConnectorConfig, OAuthConfig
 from delta_protocol.wire.message import Json
 
 Era = Literal["auto", "legacy", "modern"]
@@ -22,14 +23,20 @@ PASSED_ON = frozenset(
 
 
 @asynccontextmanager
-async def open_client(config: ConnectorConfig, era: Era, capabilities: Json) -> AsyncGenerator[DeltaClient]:
-    """Open a session. Raises `NotSent` where there is none within the configured `start_timeout`."""
+async def open_client(
+    name: str, config: ConnectorConfig, era: Era, capabilities: Json, state_dir: Path
+) -> AsyncGenerator[DeltaClient]:
+    """Open a session. Raises `NotSent` where there is none within the configured `start_timeout`.
+
+    An address is authorised by OAuth with the tokens kept in `state_dir`, unless a header of its own does that.
+    """
     if config.url is None:
         async with open_stdio(stdio_parameters(config, era, capabilities)) as client:
             yield client
         return
     # Loads httpx, which a stack without HTTP connectors does without.
-    from delta_actors.mcp import HttpParameters, open_http
+    from delta_actors.mcp import HttpParameters, OAuth, open_http
+    from delta_actors.mcp.oauth_settings import settings_of
 
     parameters = HttpParameters(
         config.url,
@@ -38,9 +45,17 @@ async def open_client(config: ConnectorConfig, era: Era, capabilities: Json) -> 
         start_timeout=config.start_timeout,
         max_body=config.max_line,
         capabilities=capabilities,
+        auth=OAuth(config.url, settings_of(name, config.oauth or OAuthConfig(), state_dir))
+        if uses_oauth(config)
+        else None,
     )
     async with open_http(parameters) as client:
         yield client
+
+
+def uses_oauth(config: ConnectorConfig) -> bool:
+    """Tell whether the connector's tokens are got by OAuth: it is an address without credentials of its own."""
+    return config.url is not None and not any(name.lower() == "authorization" for name in config.headers)
 
 
 def stdio_parameters(config: ConnectorConfig, era: Era, capabilities: Json) -> StdioParameters:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Protocol, cast
 
 import msgspec
@@ -80,8 +81,10 @@ class Upstream:
         listener: Listener,
         slots: trio.CapacityLimiter,
         nursery: trio.Nursery,
+        state_dir: Path,
     ) -> None:
         self.name = name
+        self._state_dir = state_dir
         self.config = config
         self._listener = listener
         self._slots = slots
@@ -320,7 +323,7 @@ class Upstream:
         era = self._listener.era(self.name) or "auto"
         opened = False
         try:
-            async with open_client(self.config, cast("Era", era), capabilities) as client:
+            async with open_client(self.name, self.config, cast("Era", era), capabilities, self._state_dir) as client:
                 opened = True
                 yield client
         except McpError:
@@ -357,9 +360,10 @@ class Upstream:
 
 
 def _secrets(config: ConnectorConfig) -> list[str]:
-    """Return what the connector is given and must not tell: secrets of its environment, and all its headers."""
+    """Return what the connector is given and must not tell: its client's and its environment's secrets, all headers."""
     headers = [part for value in config.headers.values() for part in (value, value.partition(" ")[2])]
-    return [value for name, value in config.env.items() if is_secret(name)] + headers
+    secret = config.oauth.client_secret if config.oauth is not None else None
+    return [value for name, value in config.env.items() if is_secret(name)] + headers + ([secret] if secret else [])
 
 
 class _Sent:

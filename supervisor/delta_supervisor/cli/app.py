@@ -62,7 +62,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def build() -> click.Group:
     """Return the command group."""
-    from delta_supervisor.cli import delta_commands, server_commands, stack_commands, token_commands
+    from delta_supervisor.cli import delta_commands, login_commands, server_commands, stack_commands, token_commands
 
     group = click.Group(
         "delta-supervisor",
@@ -73,6 +73,7 @@ def build() -> click.Group:
             *delta_commands.COMMANDS,
             *server_commands.COMMANDS,
             *token_commands.COMMANDS,
+            *login_commands.COMMANDS,
         ],
     )
     return click.version_option(package_name="delta-supervisor")(group)

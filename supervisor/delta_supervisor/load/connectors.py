@@ -14,10 +14,13 @@ from pathlib import Path
 import msgspec
 
 from delta_protocol.catalogue.model import Mode
-from delta_protocol.config import ConnectorConfig
+from delta_protocol.config import ConnectorConfig, OAuthConfig
 from delta_supervisor.load.expand import Expander, Missing
 from delta_supervisor.load.names import fault_of, identifier
 from delta_supervisor.load.shape import ConfigurationError, nearest
+
+SECRETS = ("client_secret", "private_key")
+"""The keys of `oauth` that are secrets."""
 
 
 def check_name(name: str, where: str) -> None:
@@ -37,13 +40,29 @@ def check_shape(name: str, connector: ConnectorConfig, where: str) -> None:
     if (connector.command is None) == (connector.url is None):
         problem = "has both `command` and `url`" if connector.command else "needs a `command` or a `url`"
         raise ConfigurationError(f"`{path}` {problem} [{where}]", path=path)
-    stray = ("args", "env", "cwd") if connector.url is not None else ("headers",)
+    stray = ("args", "env", "cwd") if connector.url is not None else ("headers", "oauth")
     for field in stray:
         if getattr(connector, field):
             raise ConfigurationError(
                 f"`{path}.{field}` means nothing beside `{'url' if connector.url else 'command'}` [{where}]",
                 path=f"{path}.{field}",
             )
+    if connector.oauth is not None:
+        _check_oauth(path, connector, connector.oauth, where)
+
+
+def _check_oauth(path: str, connector: ConnectorConfig, oauth: OAuthConfig, where: str) -> None:
+    """Raise `ConfigurationError` for settings of which one can never be used."""
+    authorization = next((name for name in connector.headers if name.lower() == "authorization"), None)
+    if authorization is not None:
+        problem = f"`{path}.oauth` means nothing beside `{path}.headers.{authorization}`, which is sent instead"
+    elif oauth.client_id is None and (oauth.client_secret or oauth.private_key):
+        problem = f"`{path}.oauth` has a secret or a key, and needs the `client_id` that it belongs to"
+    elif oauth.grant == "client_credentials" and not (oauth.client_secret or oauth.private_key):
+        problem = f"`{path}.oauth` with client_credentials needs `client_id`, and `client_secret` or `private_key`"
+    else:
+        return
+    raise ConfigurationError(f"{problem} [{where}]", path=f"{path}.oauth")
 
 
 def resolve(
@@ -69,6 +88,20 @@ def _expand(path: str, connector: ConnectorConfig, expander: Expander) -> Connec
         cwd=connector.cwd and expander.folder(connector.cwd, field=f"{path}.cwd"),
         url=connector.url and expander.text(connector.url, field=f"{path}.url"),
         headers={key: expander.secret(text, field=f"{path}.headers.{key}") for key, text in connector.headers.items()},
+        oauth=connector.oauth and _expand_oauth(f"{path}.oauth", connector.oauth, expander),
+    )
+
+
+def _expand_oauth(path: str, oauth: OAuthConfig, expander: Expander) -> OAuthConfig:
+    texts = ("client_id", "issuer", "client_metadata_url")
+    given: dict[str, str | None] = {name: getattr(oauth, name) for name in (*texts, *SECRETS)}
+    return msgspec.structs.replace(
+        oauth,
+        **{
+            name: (expander.text if name in texts else expander.secret)(value, field=f"{path}.{name}")
+            for name, value in given.items()
+            if value is not None
+        },
     )
 
 

@@ -265,6 +265,9 @@ def printable(config: StackConfig) -> dict[str, Any]:
         for section in ("env", "headers"):
             hidden = {key: f"(hidden, {len(value)} characters)" for key, value in connector[section].items()}
             connector[section] = hidden
+        for key in ready.SECRETS if connector["oauth"] else ():
+            if connector["oauth"][key] is not None:
+                connector["oauth"][key] = f"(hidden, {len(connector['oauth'][key])} characters)"
         if connector["url"] and "?" in connector["url"]:
             connector["url"] = connector["url"].partition("?")[0] + "?(hidden)"
     return plain
