@@ -93,7 +93,7 @@ def test_every_package_begins_by_saying_what_it_owns() -> None:
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        ("delta_actors.mcp", ["hypercorn", "httpx", "wasmtime", "sqlite3", "tree_sitter"]),
+        ("delta_actors.mcp", ["hypercorn", "httpx", "jwt", "cryptography", "wasmtime", "sqlite3", "tree_sitter"]),
         ("delta_protocol.wire.message", ["trio", "httpx", "jsonschema_rs"]),
     ],
 )

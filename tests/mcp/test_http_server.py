@@ -320,9 +320,12 @@ async def test_credentials_decide_who_calls_and_whose_session_it_is() -> None:
         return Principal(token, "token")
 
     async with site(sample_server(Log()), authenticate=authenticate) as web:
-        assert (await web.modern(modern(1, "tools/list"))).headers["www-authenticate"] == "Bearer"
+        assert (await web.modern(modern(1, "tools/list"))).headers["www-authenticate"] == 'Bearer realm="mcp"'
         answer = await web.modern(modern(1, "tools/list"), {"authorization": "Bearer wrong"})
-        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, 'Bearer error="invalid_token"')
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (
+            401,
+            'Bearer realm="mcp", error="invalid_token", error_description="unknown token"',
+        )
         assert (await web.modern(modern(1, "tools/list"), {"authorization": "Bearer weak"})).status_code == 403
         web.http.headers["authorization"] = "bearer ada"
         answer = await web.modern(modern(1, "tools/call", name="about", arguments={}))

@@ -13,7 +13,7 @@ import httpx
 import trio
 
 from delta_actors.mcp import DeltaServer, HttpSettings, serve_http
-from delta_actors.mcp.http_server import Authenticate
+from delta_actors.mcp.access import Access, Authenticate
 
 KEY = b"k" * 32
 
@@ -61,7 +61,7 @@ def events(response: httpx.Response) -> list[dict[str, Any]]:
 async def site(
     server: DeltaServer,
     *,
-    authenticate: Authenticate | None = None,
+    authenticate: Access | Authenticate | None = None,
     listener: socket.socket | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Site, None]:

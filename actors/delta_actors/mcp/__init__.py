@@ -49,6 +49,11 @@ from delta_protocol.mcp.types import ToolDefinition as ToolDefinition
 from delta_protocol.mcp.types import ToolResult as ToolResult
 
 if TYPE_CHECKING:
+    from delta_actors.mcp.access import Access as Access
+    from delta_actors.mcp.access import bearer_access as bearer_access
+    from delta_actors.mcp.access import oauth_access as oauth_access
+    from delta_actors.mcp.access import open_access as open_access
+    from delta_actors.mcp.access import token_hash as token_hash
     from delta_actors.mcp.http_client import HttpParameters as HttpParameters
     from delta_actors.mcp.http_client import open_http as open_http
     from delta_actors.mcp.http_serve import serve_http as serve_http
@@ -56,6 +61,10 @@ if TYPE_CHECKING:
     from delta_actors.mcp.oauth_client import OAuth as OAuth
     from delta_actors.mcp.oauth_redirect import loopback as loopback
     from delta_actors.mcp.oauth_settings import OAuthSettings as OAuthSettings
+    from delta_actors.mcp.resource_server import ResourceSettings as ResourceSettings
+    from delta_actors.mcp.resource_server import TokenVerifier as TokenVerifier
+    from delta_actors.mcp.resource_server import TrustedIssuer as TrustedIssuer
+    from delta_actors.mcp.resource_server_introspection import Introspection as Introspection
 
 _LAZY = {
     "HttpParameters": "http_client",
@@ -65,6 +74,9 @@ _LAZY = {
     "OAuth": "oauth_client",
     "OAuthSettings": "oauth_settings",
     "loopback": "oauth_redirect",
+    **dict.fromkeys(("Access", "bearer_access", "oauth_access", "open_access", "token_hash"), "access"),
+    **dict.fromkeys(("ResourceSettings", "TokenVerifier", "TrustedIssuer"), "resource_server"),
+    "Introspection": "resource_server_introspection",
 }
 
 

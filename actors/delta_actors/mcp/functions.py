@@ -15,6 +15,7 @@ from delta_actors.mcp.context import RequestContext
 from delta_actors.mcp.signatures import Signature, each, json_schema, name_of, read_signature
 from delta_protocol.errors import Invalid
 from delta_protocol.jsonrpc import INTERNAL_ERROR, Json
+from delta_protocol.mcp.bearer import check_scopes
 from delta_protocol.mcp.errors import RpcError, UnknownTool
 from delta_protocol.mcp.mirrors import Mirror, find_mirrors
 from delta_protocol.mcp.tasks import TaskSupport
@@ -38,7 +39,7 @@ class ToolOptions:
     """What a tool says of itself beyond its function. None or empty: from the function, or not said.
 
     `input_schema` and `output_schema` are shown as given and checked; the function then names only the arguments it
-    wants. `meta` goes into the definition's `_meta`.
+    wants. `meta` goes into the definition's `_meta`. `scopes` are needed to call it with a token.
     """
 
     name: str | None = None
@@ -53,6 +54,7 @@ class ToolOptions:
     icons: tuple[Icon, ...] = ()
     meta: Json | None = None
     task: TaskSupport | None = None
+    scopes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class FunctionTool:
     given_input: Json | None
     given_output: Json | None
     task: TaskSupport | None = None
+    scopes: tuple[str, ...] = ()
 
     async def call(self, arguments: Json, context: RequestContext) -> ToolResult:
         """Run the function. Arguments that do not fit become a result with `isError`, which a model can correct.
@@ -114,6 +117,11 @@ class FunctionTools:
         tool = self._tools.get(name)
         return () if tool is None else tool.mirrors
 
+    def scopes(self, name: str) -> Sequence[str]:
+        """Return the scopes that a token needs for the tool."""
+        tool = self._tools.get(name)
+        return () if tool is None else tool.scopes
+
     def task_support(self, name: str) -> TaskSupport | None:
         """Return whether the tool may run as a task."""
         tool = self._tools.get(name)
@@ -138,9 +146,10 @@ class FunctionTools:
 def function_tool(function: Callable[..., Any], options: ToolOptions) -> FunctionTool:
     """Return `function` as a tool.
 
-    Raises `TypeError` for parameters that cannot be arguments, `Invalid` for a schema that is none, `BadMirror` for an
-    `x-mcp-header` that clients must refuse.
+    Raises `TypeError` for parameters that cannot be arguments, `ValueError` for malformed scopes, `Invalid` for
+    a schema that is none, `BadMirror` for an `x-mcp-header` that clients must refuse.
     """
+    check_scopes(options.scopes)
     signature = read_signature(function, closed=options.input_schema is None)
     for schema in (options.input_schema, options.output_schema):
         if schema is not None:
@@ -157,7 +166,13 @@ def function_tool(function: Callable[..., Any], options: ToolOptions) -> Functio
         options.icons,
     )
     return FunctionTool(
-        definition, signature, find_mirrors(shown), options.input_schema, options.output_schema, options.task
+        definition,
+        signature,
+        find_mirrors(shown),
+        options.input_schema,
+        options.output_schema,
+        options.task,
+        options.scopes,
     )
 
 

@@ -25,7 +25,8 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 
-from delta_actors.mcp.http_server import Authenticate, HttpSettings
+from delta_actors.mcp.access import Access, Authenticate, as_access, check_reach
+from delta_actors.mcp.http_server import HttpSettings
 from delta_actors.mcp.server import DeltaServer
 
 logger = logging.getLogger(__name__)
@@ -41,16 +42,21 @@ async def serve_http(
     sockets: Sequence[socket.socket],
     settings: HttpSettings,
     shutdown: trio.Event,
-    authenticate: Authenticate | None = None,
+    authenticate: Access | Authenticate | None = None,
     *,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until `shutdown` is set and requests have finished, at most `settings.graceful` seconds later.
 
+    `authenticate`: one of the modes of `access`, or a check of one's own. Without any the mode is open: raises
+    `ValueError` for a socket that other machines can reach.
+
     Being cancelled, or late, cuts what is open: no client can hold this function. The sockets stay the caller's and
     open. `task_status.started` gives the bound URLs.
     """
-    front = _Front(server.asgi(settings, authenticate=authenticate, shutdown=shutdown))
+    access = as_access(authenticate)
+    check_reach(access, [each.getsockname()[0] for each in sockets if each.family != socket.AF_UNIX])
+    front = _Front(server.asgi(settings, authenticate=access, shutdown=shutdown))
     room = trio.Semaphore(settings.connections)
     listeners = [_Listener(each, settings.stall, room) for each in sockets]
     async with server.serving(), trio.open_nursery() as nursery:

@@ -15,8 +15,10 @@ from typing import Any
 
 import trio
 
+from delta_actors.mcp.access import Access, Authenticate, as_access
 from delta_actors.mcp.context import Asker
 from delta_actors.mcp.execute import Answer, Executor
+from delta_actors.mcp.http_credentials import check_scopes, refusal_of, send_metadata
 from delta_actors.mcp.http_exchange import AsgiReceive, ClientLeft, Exchange
 from delta_actors.mcp.http_reply import AsgiSend, Reply, send_whole
 from delta_actors.mcp.http_sessions import Conversations, HttpSession, Sessions
@@ -24,9 +26,10 @@ from delta_actors.mcp.http_streams import Stream, Streams
 from delta_actors.mcp.session_state import SessionState
 from delta_actors.mcp.subscribers import Subscribers, Wanted, is_listen, listen, listen_result
 from delta_protocol import jsonrpc
-from delta_protocol.errors import DeltaError, Refused
+from delta_protocol.errors import DeltaError, Invalid, Refused
 from delta_protocol.jsonrpc import INVALID_REQUEST, Malformed, Message, Notification, Request, Response
 from delta_protocol.mcp import errors, http_ladder, incoming, outgoing, versions
+from delta_protocol.mcp.bearer import bearer_token
 from delta_protocol.mcp.errors import RpcError
 from delta_protocol.mcp.http_ladder import HttpRefusal
 from delta_protocol.mcp.incoming import IncomingCall
@@ -34,12 +37,8 @@ from delta_protocol.wire.message import Principal
 
 logger = logging.getLogger(__name__)
 
-Authenticate = Callable[[str | None, str | None], Awaitable[Principal]]
-"""Takes the bearer token and the peer's address; raises `Refused` (`detail["error"]` as in RFC 6750 3.1)."""
-
 _SMALL_BODY = 16 << 10
 """Bodies up to this size are read before there is room for the request: its kind is not known yet."""
-_LOOPBACK = Principal("loopback", "loopback")
 _RETRY = (b"retry-after", b"1")
 
 
@@ -67,11 +66,6 @@ class HttpSettings:
     connections: int = 4096
 
 
-async def _nobody_asks(_token: str | None, _peer: str | None) -> Principal:
-    await trio.lowlevel.checkpoint()
-    return _LOOPBACK
-
-
 class HttpServer:
     """The application. One instance per server and listener; its state is the open sessions and requests."""
 
@@ -81,13 +75,14 @@ class HttpServer:
         subscribers: Subscribers,
         settings: HttpSettings,
         *,
-        authenticate: Authenticate | None = None,
+        authenticate: Access | Authenticate | None = None,
         shutdown: trio.Event | None = None,
     ) -> None:
         self._executor = executor
         self._subscribers = subscribers
         self._settings = settings
-        self._authenticate = authenticate or _nobody_asks
+        self._access = as_access(authenticate)
+        self._hosts = (*settings.hosts, *self._access.resource.hosts)
         self._shutdown = trio.Event() if shutdown is None else shutdown
         self._sessions = Sessions(settings.key, settings.session_idle)
         self._conversations = Conversations()
@@ -119,7 +114,11 @@ class HttpServer:
 
     async def _route(self, exchange: Exchange) -> None:
         settings = self._settings
-        http_ladder.check_source(exchange.headers, settings.hosts, settings.origins)
+        document = self._access.resource.document_at(exchange.path, settings.path)
+        if document is not None and exchange.method in ("GET", "HEAD", "OPTIONS"):
+            await send_metadata(exchange, document)
+            return
+        http_ladder.check_source(exchange.headers, self._hosts, settings.origins)
         if exchange.path != settings.path:
             raise HttpRefusal(
                 404, INVALID_REQUEST, f"nothing is served at {exchange.path}; the endpoint is {settings.path}"
@@ -136,20 +135,20 @@ class HttpServer:
                 await self._delete(exchange)
 
     async def _admit(self, exchange: Exchange) -> Principal:
-        scheme, _, token = (exchange.headers.get("authorization") or "").partition(" ")
-        bearer = token.strip() if scheme.lower() == "bearer" else None
+        access, token = self._access, None
         try:
-            with trio.fail_after(self._executor.deadline):
-                return await self._authenticate(bearer, exchange.peer)
+            token = bearer_token(exchange.headers.all("authorization"))
+            with trio.fail_at(exchange.started + self._executor.deadline):
+                principal = await access.authenticate(token, exchange.peer)
+        except Invalid as error:
+            raise refusal_of(access, error, 400, "invalid_request") from None
         except Refused as error:
-            kind = str(error.detail.get("error", "invalid_token" if bearer else ""))
-            status = 403 if kind == "insufficient_scope" else 401
-            challenge = f'Bearer error="{kind}"' if kind else "Bearer"
-            header = (b"www-authenticate", challenge.encode("latin-1", "replace"))
-            raise HttpRefusal(status, INVALID_REQUEST, error.message, headers=[header]) from None
+            raise refusal_of(access, error, 401, "" if token is None else "invalid_token") from None
         except (DeltaError, trio.TooSlowError) as error:
             logger.warning("credentials could not be checked: %s", error)
             raise HttpRefusal(503, errors.OVERLOADED, "credentials cannot be checked now", headers=[_RETRY]) from None
+        check_scopes(access, principal)
+        return principal
 
     async def _post(self, exchange: Exchange) -> None:
         accepts = http_ladder.read_accept(exchange.headers)
@@ -183,6 +182,7 @@ class HttpServer:
         if isinstance(message, Response):
             raise HttpRefusal(400, INVALID_REQUEST, "a client sends no responses in this revision")
         call = http_ladder.accept_modern(message, exchange.headers)
+        check_scopes(self._access, exchange.principal, self._executor.methods.scopes(call), call.id)
         reply = self._reply(exchange, call, accepts)
         conversation = self._conversations.name(exchange.principal, call.client)
         if is_listen(call):
@@ -252,6 +252,7 @@ class HttpServer:
     ) -> None:
         try:
             call = incoming.read_legacy(request, session.settled)
+            check_scopes(self._access, exchange.principal, self._executor.methods.scopes(call), call.id)
             if call.id in session.scopes:
                 raise RpcError(INVALID_REQUEST, f"a request with the id {call.id!r} is still in progress")
         except RpcError as error:

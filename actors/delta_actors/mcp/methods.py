@@ -26,11 +26,15 @@ BOTH: tuple[Era, ...] = ("legacy", "modern")
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """`serve` returns the result's JSON text, not yet shaped. `asks`: it may end with questions to the client."""
+    """`serve` returns the result's JSON text, not yet shaped. `asks`: it may end with questions to the client.
+
+    `scopes`: which scopes a call needs that comes with a token.
+    """
 
     serve: Callable[[IncomingCall, RequestContext], Awaitable[Json]]
     eras: tuple[Era, ...] = BOTH
     asks: bool = False
+    scopes: Callable[[IncomingCall], Sequence[str]] | None = None
 
 
 class Feature(Protocol):
@@ -68,6 +72,11 @@ class Methods:
             if feature is None or feature.capabilities(call.era):
                 return method
         raise RpcError(METHOD_NOT_FOUND, f"Method not found: {call.method}")
+
+    def scopes(self, call: IncomingCall) -> Sequence[str]:
+        """Return the scopes that a call needs, none for an unknown method."""
+        method = self._methods.get(call.method)
+        return () if method is None or method.scopes is None else method.scopes(call)
 
     def capabilities(self, era: Era) -> dict[str, Any]:
         """Return the ServerCapabilities of what works now; what several features put under one name is joined."""

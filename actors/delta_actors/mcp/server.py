@@ -46,7 +46,8 @@ from delta_protocol.mcp.versions import CACHEABLE, Era
 from delta_protocol.wire.message import Principal
 
 if TYPE_CHECKING:
-    from delta_actors.mcp.http_server import Authenticate, HttpServer, HttpSettings
+    from delta_actors.mcp.access import Access, Authenticate
+    from delta_actors.mcp.http_server import HttpServer, HttpSettings
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 SuggestT = TypeVar("SuggestT", bound=Suggest)
@@ -145,19 +146,21 @@ class DeltaServer:
         icons: tuple[Icon, ...] = (),
         meta: Json | None = None,
         task: TaskSupport | None = None,
+        scopes: tuple[str, ...] = (),
     ) -> Callable[[FunctionT], FunctionT]:
         """Make the decorated function a tool.
 
         Name and description default to the function's name and docstring, the schema comes from its parameters, the
         output schema from a returned Struct, dataclass or TypedDict. A parameter annotated `RequestContext` receives
         the context. Schemas given here are shown as they are, and checked. With `task` the function may go on as a task
-        (`RequestContext.begin_task`); if `required`, clients that know no tasks are refused. Raises `TypeError` where
+        (`RequestContext.begin_task`); if `required`, clients that know no tasks are refused. Over HTTP a token needs
+        `scopes` for it, beside those that the server needs. Raises `TypeError` where
         the server has a `ToolSource`, and what `function_tool` raises.
         """
         _own(self._sources.tools)
         options = ToolOptions(
             name, title, description, read_only, destructive, idempotent, open_world, input_schema, output_schema,
-            icons, meta, task,
+            icons, meta, task, scopes,
         )  # fmt: skip
 
         def add(function: FunctionT) -> FunctionT:
@@ -343,12 +346,13 @@ class DeltaServer:
         self,
         settings: HttpSettings,
         *,
-        authenticate: Authenticate | None = None,
+        authenticate: Access | Authenticate | None = None,
         shutdown: trio.Event | None = None,
     ) -> HttpServer:
         """Return the server as an ASGI application for Streamable HTTP, to be run under trio.
 
-        Without `authenticate` every client is the loopback principal: bind to loopback only. When `shutdown` is set,
+        `authenticate`: one of the modes of `access`, or a check of one's own. Without any, clients of this machine are
+        served as the loopback principal and others are refused. When `shutdown` is set,
         streams end; requests in progress may finish.
         """
         from delta_actors.mcp.http_server import HttpServer

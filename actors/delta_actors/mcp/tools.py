@@ -10,7 +10,7 @@ from delta_actors.mcp.methods import Method, list_page
 from delta_actors.mcp.tasks import Tasks
 from delta_protocol.jsonrpc import INVALID_PARAMS, Json
 from delta_protocol.mcp.errors import RpcError
-from delta_protocol.mcp.incoming import IncomingCall
+from delta_protocol.mcp.incoming import IncomingCall, decode_member
 from delta_protocol.mcp.mirrors import Mirror, check_mirrors
 from delta_protocol.mcp.offers import required_text
 from delta_protocol.mcp.types import ToolDefinition
@@ -26,6 +26,15 @@ class MirroredTools(Protocol):
         ...
 
 
+@runtime_checkable
+class ScopedTools(Protocol):
+    """A `ToolSource` whose tools may need scopes of a token, beside those that the server needs."""
+
+    def scopes(self, name: str) -> Sequence[str]:
+        """Return the scopes of a tool, none for an unknown one."""
+        ...
+
+
 class Tools:
     """The feature. It is offered from the start; `size` is the length of a page."""
 
@@ -36,8 +45,12 @@ class Tools:
         self._mirrors = source.mirrors if isinstance(source, MirroredTools) else None
         self.methods: Mapping[str, Method] = {
             "tools/list": Method(self._list),
-            "tools/call": Method(self._call, asks=True),
+            "tools/call": Method(self._call, asks=True, scopes=self._scopes),
         }
+
+    def _scopes(self, call: IncomingCall) -> Sequence[str]:
+        name = decode_member(call.params, "name")
+        return self.source.scopes(name) if isinstance(self.source, ScopedTools) and isinstance(name, str) else ()
 
     def capabilities(self, era: Era) -> dict[str, Any]:  # noqa: ARG002 - the same in both
         """Return the tools capability."""

@@ -74,8 +74,14 @@ class Principal(msgspec.Struct, frozen=True, array_like=True):
 
     id: str
     kind: str
-    """`loopback` | `stdio` | `token` | `operator` | `system`."""
+    """`loopback` | `stdio` | `token` | `oauth` | `operator` | `system`."""
     scopes: tuple[str, ...] = ()
+    subject: str = ""
+    """Of an OAuth token: who it was given to act for, by the issuer's own name; empty where nobody is named."""
+    client_id: str = ""
+    """Of an OAuth token: the client it was given to."""
+    issuer: str = ""
+    """Of an OAuth token: whose names `subject` and `client_id` are."""
 
 
 SYSTEM = Principal("system", "system")
