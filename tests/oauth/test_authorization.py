@@ -116,6 +116,20 @@ async def test_a_failing_refresh_does_not_stop_a_token_that_still_counts(tmp_pat
         await called(given, OAuth(given.url, settings(tmp_path)))
 
 
+async def test_a_token_endpoint_in_trouble_costs_no_refresh_token(tmp_path: Path) -> None:
+    async with world() as given:
+        await called(given, OAuth(given.url, settings(tmp_path), Browser().visitor()))
+        given.server.revoke()
+        give = given.server._give
+        given.server._give = lambda scope: Answer(503)  # type: ignore[method-assign]
+        kept = dict(given.server.refresh)
+        with pytest.raises(OAuthError, match="cannot answer now"):
+            await called(given, OAuth(given.url, settings(tmp_path)))
+        given.server._give, given.server.refresh = give, kept  # type: ignore[method-assign]
+        given.server.spent.clear()
+        await called(given, OAuth(given.url, settings(tmp_path)))
+
+
 # acceptance 63
 async def test_a_token_without_an_end_or_a_refresh_token_is_used_until_it_is_refused(tmp_path: Path) -> None:
     async with world() as given:

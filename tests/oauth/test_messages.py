@@ -304,13 +304,20 @@ def test_a_refresh_token_stays_until_another_comes() -> None:
         (200, answer(access_token="")),
         (302, answer()),
         (400, b'{"error":"invalid_grant","error_description":"gone"}'),
-        (500, b"<html>"),
+        (404, b"<html>"),
     ],
 )
 def test_what_is_no_bearer_token_is_refused(status: int, text: bytes) -> None:
     with pytest.raises(TokenRefused) as refused:
         tokens.read_tokens(status, text, 0.0)
     assert (refused.value.error == "invalid_grant") is (status == 400)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_server_in_trouble_has_refused_nothing(status: int) -> None:
+    with pytest.raises(OAuthError, match="cannot answer now") as error:
+        tokens.read_tokens(status, b'{"error":"invalid_grant"}', 0.0)
+    assert not isinstance(error.value, TokenRefused)
 
 
 def test_tokens_and_secrets_do_not_show() -> None:

@@ -112,6 +112,23 @@ MISTAKES = [
     ('[connectors.a]\ncommand = "x"\nurl = "http://y"', "connectors.a", "both"),
     ('[connectors.a]\nmode = "ask"', "connectors.a", "needs a `command` or a `url`"),
     ('[connectors.a]\nurl = "http://y"\nargs = ["x"]', "connectors.a.args", "beside `url`"),
+    ('[connectors.a]\ncommand = "x"\n[connectors.a.oauth]\nclient_id = "c"', "connectors.a.oauth", "beside `command`"),
+    (
+        '[connectors.a]\nurl = "http://y"\n[connectors.a.oauth]\nclientid = "c"',
+        "connectors.a.oauth.clientid",
+        "client_id",
+    ),
+    ('[connectors.a]\nurl = "http://y"\n[connectors.a.oauth]\nclient_secret = "s"', "connectors.a.oauth", "client_id"),
+    (
+        '[connectors.a]\nurl = "http://y"\n[connectors.a.oauth]\ngrant = "client_credentials"',
+        "connectors.a.oauth",
+        "private_key",
+    ),
+    (
+        '[connectors.a]\nurl = "http://y"\nheaders = {Authorization = "x"}\n[connectors.a.oauth]\nscopes = ["s"]',
+        "connectors.a.oauth",
+        "headers.Authorization",
+    ),
     ('[connectors.get-it]\ncommand = "x"', "connectors.get-it", "get_it"),
     ('[connectors.class]\ncommand = "x"', "connectors.class", "class_server"),
     ('[connectors.journal]\ncommand = "x"', "connectors.journal", "reserved"),
@@ -219,6 +236,11 @@ FAULTS = [
     ('command = "python3"\nenv = { KEY = "file:gone.txt" }', ["connectors.a.env.KEY", "gone.txt"]),
     ('url = "https://${GONE}/mcp"', ["connectors.a.url", "GONE"]),
     ('url = "https://x/mcp"\nheaders = { Authorization = "Bearer ${GONE}" }', ["headers.Authorization", "GONE"]),
+    (
+        'url = "https://x/mcp"\noauth = { client_id = "c", client_secret = "env:GONE" }',
+        ["a.oauth.client_secret", "GONE"],
+    ),
+    ('url = "https://x/mcp"\noauth = { issuer = "https://${GONE}" }', ["a.oauth.issuer", "GONE"]),
     ('command = "pythom3"', ["connectors.a.command", "pythom3", "python3"]),
     ('command = "/nowhere/prog"', ["connectors.a.command", "/nowhere/prog"]),
     ('command = "python3"\ncwd = "nowhere"', ["connectors.a.cwd", "nowhere"]),
@@ -239,9 +261,14 @@ def test_secrets_come_by_reference_and_are_never_shown(place: Place) -> None:
     place.write("token.txt", "s3cret-file\n")
     loaded = place.toml(
         '[connectors.a]\nurl = "https://x/mcp?key=s3cret-url"\n'
-        'headers = { A = "env:TOKEN", B = "file:token.txt", C = "Bearer ${TOKEN}" }',
+        'headers = { A = "env:TOKEN", B = "file:token.txt", C = "Bearer ${TOKEN}" }\n'
+        '[connectors.a.oauth]\nclient_id = "${ID}"\nclient_secret = "env:TOKEN"\nprivate_key = "file:token.txt"',
         TOKEN="s3cret-env",
+        ID="me",
     )
+    oauth = loaded.config.connectors["a"].oauth
+    assert oauth is not None
+    assert (oauth.client_id, oauth.client_secret, oauth.private_key) == ("me", "s3cret-env", "s3cret-file")
     headers = loaded.config.connectors["a"].headers
     assert headers == {"A": "s3cret-env", "B": "s3cret-file", "C": "Bearer s3cret-env"}
     assert "s3cret" not in repr(printable(loaded.config))

@@ -49,6 +49,8 @@ class OAuth(httpx.Auth):
         self._store = TokenStore(settings.directory)
         self._flow = Flow(self._server, settings, self._store, self._fetch)
         self._grant: Grant | None = None
+        self._looked = False
+        """Whether the store was read: again only after a refusal, since most servers ask for nothing."""
         self.sign_ins = 0
         """How often a token was got anew, by a person or for the client itself."""
 
@@ -100,7 +102,8 @@ class OAuth(httpx.Auth):
 
     async def _current(self) -> str | None:
         """Return the token to send, refreshed if it is due; None where there is none."""
-        if self._grant is None or self._grant.tokens is None:
+        if not self._looked:
+            self._looked = True
             self._grant = self._latest()
         grant = self._grant
         if grant is None or grant.tokens is None:

@@ -22,6 +22,7 @@ _TOKEN = "the token endpoint"  # noqa: S105 - what it is, not one
 _REGISTRATION = "the registration endpoint"
 _FORGOTTEN = frozenset({"invalid_client", "unauthorized_client"})
 """Errors by which a server says that it does not know the client (any more)."""
+_FINAL = _FORGOTTEN | {"invalid_grant"}
 _SETTLE = 30.0
 """Seconds that an exchange which uses something up (a code, a refresh token) may go on after its caller left."""
 
@@ -86,7 +87,7 @@ class Flow:
             try:
                 got = await self._exchange(grant.issuer, grant.token_endpoint, grant.client, form, grant.tokens)
             except TokenRefused as error:
-                if error.error and grant.tokens is not None:
+                if error.error in _FINAL and grant.tokens is not None:
                     spent = msgspec.structs.replace(
                         grant, tokens=msgspec.structs.replace(grant.tokens, refresh_token=None)
                     )

@@ -10,7 +10,7 @@ from urllib.parse import quote_plus
 import msgspec
 
 from delta_protocol.mcp.oauth.authorize import Pending
-from delta_protocol.mcp.oauth.errors import ConfigurationNeeded, TokenRefused
+from delta_protocol.mcp.oauth.errors import ConfigurationNeeded, OAuthError, TokenRefused
 
 Method = Literal["client_secret_basic", "client_secret_post", "none", "private_key_jwt"]
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -130,8 +130,10 @@ def choose_method(supported: tuple[str, ...] | None, *, secret: bool, key: bool)
 def read_tokens(status: int, text: bytes, now: float, before: Tokens | None = None) -> Tokens:
     """Return the tokens of an answer; `before` lends its refresh token where none comes (RFC 6749 6).
 
-    Raises `TokenRefused`.
+    Raises `TokenRefused`, and plain `OAuthError` where the server only cannot answer now.
     """
+    if status == 429 or status >= 500:
+        raise OAuthError(f"the token endpoint cannot answer now (HTTP {status})")
     if status != 200:
         raise refusal(status, text, "the token endpoint")
     try:
