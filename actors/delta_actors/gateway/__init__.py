@@ -11,3 +11,4 @@ from delta_actors.gateway.offered import Offered as Offered
 from delta_actors.gateway.offering import PassedCompletions as PassedCompletions
 from delta_actors.gateway.offering import PassedPrompts as PassedPrompts
 from delta_actors.gateway.offering import PassedResources as PassedResources
+from delta_actors.gateway.watches import Watches as Watches

@@ -10,7 +10,7 @@ import trio
 from delta_actors.runtime.actor import Ref
 from delta_protocol.catalogue.offers import Offers, Shown
 from delta_protocol.errors import DeltaError
-from delta_protocol.wire.registry import GetOffers, ListsShown, OffersChanged, WatchOffers
+from delta_protocol.wire.registry import GetOffers, ListsShown, OffersChanged, ResourceUpdated, WatchOffers
 
 _RETRY = 0.2
 _SHOWN_EVERY = 1.0
@@ -20,11 +20,21 @@ Kind = Literal["prompts", "resources"]
 
 
 class Offered:
-    """Follows the offers; `watch` runs beside the gateway. `on_changed` hears which lists changed."""
+    """Follows the offers; `watch` runs beside the gateway.
 
-    def __init__(self, registry: Ref, on_changed: Callable[[Kind], None]) -> None:
+    `on_changed` hears which lists changed, `on_updated` which watched resource did (None: the registry began anew, and
+    knows of no subscription).
+    """
+
+    def __init__(
+        self,
+        registry: Ref,
+        on_changed: Callable[[Kind], None],
+        on_updated: Callable[[ResourceUpdated | None], None],
+    ) -> None:
         self._registry = registry
         self._on_changed = on_changed
+        self._on_updated = on_updated
         self._shown = Shown(Offers(0, ()))
         self._known = trio.Event()
         self._ever: set[str] = set()
@@ -70,11 +80,17 @@ class Offered:
     async def _follow(self) -> None:
         offers = await self._registry.ask(GetOffers())
         self._take(offers)
-        async with self._registry.stream(WatchOffers(offers.number)) as items:
+        began = False
+        async with self._registry.stream(WatchOffers()) as items:
             async for item in items:
+                if not began:
+                    began = True
+                    self._on_updated(None)
                 if isinstance(item, OffersChanged) and item.number > offers.number:
                     offers = await self._registry.ask(GetOffers())
                     self._take(offers)
+                elif isinstance(item, ResourceUpdated):
+                    self._on_updated(item)
 
     def _take(self, offers: Offers) -> None:
         before, after = self._shown, Shown(offers)

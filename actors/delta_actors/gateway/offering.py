@@ -9,6 +9,7 @@ import msgspec
 
 from delta_actors.gateway.offered import Offered
 from delta_actors.gateway.relaying import Relay
+from delta_actors.gateway.watches import Watches
 from delta_actors.mcp import (
     Completion,
     PromptResult,
@@ -17,6 +18,7 @@ from delta_actors.mcp import (
     RpcError,
     UnknownPrompt,
     UnknownResource,
+    Watcher,
 )
 from delta_protocol.catalogue.offers import Target
 from delta_protocol.codecs import exact_json
@@ -29,12 +31,24 @@ from delta_protocol.wire.registry import PassRequest
 
 
 class PassedResources:
-    """A `ResourceSource`. Lists are answered from what is known; no connector is asked. `answered` is called then."""
+    """A `ResourceSource` whose resources can be watched.
 
-    def __init__(self, offered: Offered, relay: Relay, answered: Callable[[], None]) -> None:
+    Lists are answered from what is known; no connector is asked. `answered` is called then.
+    """
+
+    def __init__(self, offered: Offered, relay: Relay, watches: Watches, answered: Callable[[], None]) -> None:
         self._offered = offered
         self._relay = relay
+        self._watches = watches
         self._answered = answered
+
+    def can_watch(self) -> bool:
+        """Whether a connector tells changes of its resources."""
+        return self._offered.has("resources.subscribe")
+
+    async def watch_resource(self, uri: str, watcher: Watcher) -> None:
+        """Subscribe at the connector. Raises `UnknownResource`, `RpcError` where it does not tell changes."""
+        await self._watches.begin(uri, watcher)
 
     def offers_resources(self) -> bool:
         """Whether a connector has resources."""

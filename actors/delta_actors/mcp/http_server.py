@@ -23,6 +23,7 @@ from delta_actors.mcp.http_exchange import AsgiReceive, ClientLeft, Exchange
 from delta_actors.mcp.http_reply import AsgiSend, Reply, send_whole
 from delta_actors.mcp.http_sessions import Conversations, HttpSession, Sessions
 from delta_actors.mcp.http_streams import Stream, Streams
+from delta_actors.mcp.resources import Watcher
 from delta_actors.mcp.session_state import SessionState
 from delta_actors.mcp.subscribers import Subscribers, Wanted, is_listen, listen, listen_result
 from delta_protocol import jsonrpc
@@ -187,16 +188,16 @@ class HttpServer:
         conversation = self._conversations.name(exchange.principal, call.client)
         if is_listen(call):
             with self._streams.take(call.id):
-                work = partial(self._listen, call, self._wanted(exchange, call), reply)
+                work = partial(self._listen, call, self._wanted(exchange, call, conversation), reply)
                 await self._run(exchange, reply, work, cancel_on_leave=True)
             return
         with self._requests.take(call.id):
             work = partial(self._answer, exchange, call, reply, None, conversation)
             await self._run(exchange, reply, work, cancel_on_leave=True)
 
-    def _wanted(self, exchange: Exchange, call: IncomingCall) -> Wanted:
+    def _wanted(self, exchange: Exchange, call: IncomingCall, conversation: str) -> Wanted:
         try:
-            return self._subscribers.honoured(call, exchange.principal)
+            return self._subscribers.honoured(call, exchange.principal, conversation)
         except RpcError as error:
             raise HttpRefusal.from_rpc(400, error, call.id) from None
 
@@ -344,13 +345,17 @@ class HttpServer:
         reply = Reply(exchange.send, "legacy", accepts, patience=0, keep_alive=self._settings.keep_alive)
         with trio.CancelScope() as scope:
             session.stream = scope
-            await self._run(exchange, reply, partial(self._tell_changes, session.state, reply), cancel_on_leave=True)
+            await self._run(
+                exchange, reply, partial(self._tell_changes, exchange, session, reply), cancel_on_leave=True
+            )
         if session.stream is scope:
             session.stream = None
         await reply.end()
 
-    async def _tell_changes(self, state: SessionState, reply: Reply) -> None:
-        with self._subscribers.subscribe(Wanted(uris=state.uris)) as subscription:
+    async def _tell_changes(self, exchange: Exchange, session: HttpSession, reply: Reply) -> None:
+        settled = session.settled
+        watcher = Watcher(exchange.principal, session.conversation, settled.client, settled.capabilities)
+        with self._subscribers.subscribe(Wanted(uris=session.state.uris, watcher=watcher)) as subscription:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(subscription.tell, reply)
                 await self._shutdown.wait()

@@ -15,6 +15,7 @@ from trio.abc import ReceiveStream, SendStream
 
 from delta_actors.mcp.execute import Executor, Running, error_answer
 from delta_actors.mcp.questions import Questions
+from delta_actors.mcp.resources import Watcher
 from delta_actors.mcp.session_state import SessionState
 from delta_actors.mcp.stdio import PipeStream
 from delta_actors.mcp.subscribers import Subscribers, Wanted, is_listen, listen
@@ -211,7 +212,7 @@ class LineSession:
         self._listening.add(running)
         try:
             with running.scope:
-                wanted = self._subscribers.honoured(call, self._principal)
+                wanted = self._subscribers.honoured(call, self._principal, self._conversation)
                 await listen(call, wanted, self._subscribers, self)
         except RpcError as error:
             return error_answer(call, error).text
@@ -229,5 +230,7 @@ class LineSession:
             service.start_soon(self._tell_changes)
 
     async def _tell_changes(self) -> None:
-        with self._subscribers.subscribe(Wanted(uris=self._state.uris)) as subscription:
+        assert self._legacy is not None
+        watcher = Watcher(self._principal, self._conversation, self._legacy.client, self._legacy.capabilities)
+        with self._subscribers.subscribe(Wanted(uris=self._state.uris, watcher=watcher)) as subscription:
             await subscription.tell(self)

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
@@ -26,7 +25,7 @@ from delta_actors.mcp.prompts import Prompts, PromptSource
 from delta_actors.mcp.resources import Resources, ResourceSource
 from delta_actors.mcp.signatures import name_of, read_signature
 from delta_actors.mcp.stdio import stdio_streams
-from delta_actors.mcp.subscribers import Kind, Subscribers
+from delta_actors.mcp.subscribers import Concerns, Kind, Subscribers
 from delta_actors.mcp.tasks import TaskLimits, Tasks
 from delta_actors.mcp.tools import Tools
 from delta_protocol.jsonrpc import Json
@@ -113,19 +112,20 @@ class DeltaServer:
         self._tasks = Tasks(self._sources.tools or self._tools, self.settings.tasks, self._tell_task)
         ttl = dict.fromkeys(CACHEABLE, self.settings.ttl_ms)
         identity = ServerIdentity(Implementation(name, version, title, icons=icons), instructions, ttl)
+        resources = self._sources.resources or self._resources
+        self.subscribers = Subscribers(lambda: self.executor.methods.capabilities("modern"), resources)
         methods = Methods(identity, self._features())
         key = self.settings.state_key or secrets.token_bytes(32)
         self.executor = Executor(
             identity, methods, self.settings.deadline, key, self.settings.logging, self.settings.eras
         )
-        self.subscribers = Subscribers(partial(methods.capabilities, "modern"))
 
     def _features(self) -> list[Feature]:
         sources, page = self._sources, self.settings.page
         return [
             Tools(sources.tools or self._tools, page, self._tasks),
             self._tasks,
-            Resources(sources.resources or self._resources, page),
+            Resources(sources.resources or self._resources, page, self.subscribers),
             Prompts(sources.prompts or self._prompts, page),
             Completions(sources.completions or self._completions),
             LogMessages(enabled=sources.logging or (lambda: self.settings.logging)),
@@ -271,9 +271,12 @@ class DeltaServer:
         """Tell that the tools changed; see `changed`."""
         self.changed("tools")
 
-    def resource_updated(self, uri: str) -> None:
-        """Tell the clients that subscribed to it that a resource changed. Call it from the server's trio task."""
-        self.subscribers.updated(uri)
+    def resource_updated(self, uri: str, concerns: Concerns | None = None) -> None:
+        """Tell the clients that subscribed to it that a resource changed. Call it from the server's trio task.
+
+        With `concerns`, only those are told whom it concerns.
+        """
+        self.subscribers.updated(uri, concerns)
 
     def _check_reference(self, reference: Reference) -> None:
         """Raise `RpcError` -32602 for a completion of what is not there; sources check for themselves."""

@@ -5,7 +5,8 @@ Several changes before a subscriber comes round count as one (acceptance 49).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator
+import contextlib
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -14,14 +15,17 @@ import msgspec
 import trio
 
 from delta_actors.mcp.context import Channel
-from delta_actors.mcp.resources import MAX_SUBSCRIPTIONS
+from delta_actors.mcp.resources import MAX_SUBSCRIPTIONS, ResourceSource, WatchableResources, Watcher
 from delta_protocol.jsonrpc import Json, encode_notification
+from delta_protocol.mcp.errors import RpcError
 from delta_protocol.mcp.incoming import IncomingCall, decode_member
 from delta_protocol.mcp.tasks import CAPABILITY, EXTENSION, not_declared
 from delta_protocol.mcp.types import json_array, json_object
 from delta_protocol.mcp.versions import META_SUBSCRIPTION
 from delta_protocol.wire.message import Principal
 
+Concerns = Callable[[Watcher], bool]
+"""Tells whether a change is this watcher's business."""
 Kind = Literal["tools", "prompts", "resources"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -34,6 +38,7 @@ class Wanted:
     uris: Collection[str] = ()
     tasks: Collection[str] = ()
     owner: str = ""
+    watcher: Watcher | None = None
 
 
 class Subscription:
@@ -55,9 +60,16 @@ class Subscription:
             self._changed[kind] = None
             self._waiting.set()
 
-    def updated(self, uri: str) -> None:
-        """Note that a resource changed."""
-        if uri in self._wanted.uris:
+    @property
+    def watched(self) -> Iterable[tuple[str, Watcher]]:
+        """The resources that are watched, and by whom."""
+        watcher = self._wanted.watcher
+        return () if watcher is None else [(uri, watcher) for uri in self._wanted.uris]
+
+    def updated(self, uri: str, concerns: Concerns | None) -> None:
+        """Note that a resource changed, if that `concerns` the subscriber."""
+        watcher = self._wanted.watcher
+        if uri in self._wanted.uris and (concerns is None or (watcher is not None and concerns(watcher))):
             self._updated[uri] = None
             self._waiting.set()
 
@@ -90,10 +102,13 @@ def _note(method: str, params: dict[str, Any]) -> bytes:
 
 
 class Subscribers:
-    """The subscribers of one server. `offered` returns its capabilities as they are now."""
+    """The subscribers of one server. `offered` returns its capabilities as they are now; `source` has the resources."""
 
-    def __init__(self, offered: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, offered: Callable[[], dict[str, Any]], source: ResourceSource) -> None:
         self._offered = offered
+        self._source = source if isinstance(source, WatchableResources) else None
+        self._touches = 0
+        self._touched = trio.Event()
         self._subscriptions: set[Subscription] = set()
 
     def __len__(self) -> int:
@@ -104,27 +119,52 @@ class Subscribers:
         """Give a subscription for the length of the block."""
         subscription = Subscription(wanted)
         self._subscriptions.add(subscription)
+        self.touched()
         try:
             yield subscription
         finally:
             self._subscriptions.discard(subscription)
+            self.touched()
+
+    async def begin(self, uri: str, watcher: Watcher) -> None:
+        """Return once the resource's changes will be told. Raises what `WatchableResources.watch_resource` raises."""
+        if self._source is None:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self._source.watch_resource(uri, watcher)
+
+    def touched(self) -> None:
+        """Who watches what is different now, or may be."""
+        self._touches += 1
+        touched, self._touched = self._touched, trio.Event()
+        touched.set()
+
+    async def wait_touched(self, seen: int) -> int:
+        """Return, once who watches what may be different than it was at `seen`, what to call it with the next time."""
+        while self._touches == seen:
+            await self._touched.wait()
+        return self._touches
+
+    def watched(self) -> set[tuple[str, Watcher]]:
+        """Return the resources that are watched now over an open connection, and by whom."""
+        return {each for subscription in self._subscriptions for each in subscription.watched}
 
     def changed(self, kind: Kind) -> None:
         """Tell every subscriber that a list changed."""
         for subscription in self._subscriptions:
             subscription.changed(kind)
 
-    def updated(self, uri: str) -> None:
-        """Tell those who subscribed to it that a resource changed."""
+    def updated(self, uri: str, concerns: Concerns | None = None) -> None:
+        """Tell those who subscribed to it that a resource changed; with `concerns`, those of them whom it concerns."""
         for subscription in self._subscriptions:
-            subscription.updated(uri)
+            subscription.updated(uri, concerns)
 
     def task_moved(self, owner: str, task: str, state: dict[str, Any]) -> None:
         """Tell the owner's streams that asked for it what a task is now (spec 1.17)."""
         for subscription in self._subscriptions:
             subscription.task_moved(owner, task, state)
 
-    def honoured(self, call: IncomingCall, principal: Principal) -> Wanted:
+    def honoured(self, call: IncomingCall, principal: Principal, conversation: str) -> Wanted:
         """Return what of a listen request's filter this server can serve.
 
         Raises `RpcError` -32021 for tasks that a client asks for without having declared the extension.
@@ -140,7 +180,18 @@ class Subscribers:
         uris = {uri: None for uri in asked if isinstance(uri, str)}
         subscribable = json_object(offered.get("resources")).get("subscribe")
         served = list(uris)[:MAX_SUBSCRIPTIONS] if subscribable else []
-        return Wanted(kinds, served, self._honoured_tasks(call, offered, wanted), principal.id)
+        watcher = Watcher(principal, conversation, call.client, call.capabilities)
+        return Wanted(kinds, served, self._honoured_tasks(call, offered, wanted), principal.id, watcher)
+
+    async def begun(self, wanted: Wanted) -> list[str]:
+        """Return the wanted resources whose changes will be told."""
+        begun: list[str] = []
+        for uri in wanted.uris:
+            with contextlib.suppress(RpcError):
+                if wanted.watcher is not None:
+                    await self.begin(uri, wanted.watcher)
+                begun.append(uri)
+        return begun
 
     @staticmethod
     def _honoured_tasks(call: IncomingCall, offered: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
@@ -161,12 +212,12 @@ async def listen(call: IncomingCall, wanted: Wanted, subscribers: Subscribers, c
     """Serve `subscriptions/listen` until cancelled. Only what is `wanted` after `Subscribers.honoured` is sent."""
     meta: dict[str, Any] = {META_SUBSCRIPTION: call.id}
     honoured: dict[str, Any] = {f"{kind}ListChanged": True for kind in wanted.kinds}
-    if wanted.uris:
-        honoured["resourceSubscriptions"] = wanted.uris
     if wanted.tasks:
         honoured["taskIds"] = wanted.tasks
-    acknowledged = msgspec.json.encode({"notifications": honoured, "_meta": meta})
     with subscribers.subscribe(wanted) as subscription:
+        if uris := await subscribers.begun(wanted):
+            honoured["resourceSubscriptions"] = uris
+        acknowledged = msgspec.json.encode({"notifications": honoured, "_meta": meta})
         await channel.notify(encode_notification("notifications/subscriptions/acknowledged", acknowledged))
         await subscription.tell(channel, meta)
 

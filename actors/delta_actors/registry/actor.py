@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -34,12 +35,15 @@ from delta_protocol.wire.registry import (
     PassRequest,
     PassTool,
     ReadTool,
+    ResourceUpdated,
     Services,
     ServiceStatus,
     StartConnectors,
     ToolReply,
+    UnwatchResource,
     WatchCatalogue,
     WatchOffers,
+    WatchResource,
     WriteTool,
 )
 
@@ -47,6 +51,8 @@ log = logging.getLogger("delta.registry")
 
 PASSED = frozenset({"resources/read", "prompts/get", "completion/complete"})
 """What is passed through beside tools' calls."""
+MOST_NEWS = 10_000
+"""Changed resources that wait to be told."""
 STARTS_AT_ONCE = 4
 SAVE_DELAY = 0.05
 """Seconds in which changes of several connectors are gathered into one write of the file."""
@@ -61,6 +67,8 @@ class RegistryActor(Actor):
         self._saving = trio.CapacityLimiter(1)
         self._dirty = trio.Event()
         self._offers_dirty = False
+        self._told = trio.Event()
+        self._news: OrderedDict[ResourceUpdated, None] = OrderedDict()
         self._changed = trio.Event()
         self._upstreams: dict[str, Upstream] = {}
 
@@ -95,6 +103,8 @@ class RegistryActor(Actor):
         handlers.ask(PassRequest, self._pass_request)
         handlers.ask_inline(GetOffers, self._get_offers)
         handlers.ask(WatchOffers, self._watch_offers)
+        handlers.ask(WatchResource, self._watch_resource)
+        handlers.ask(UnwatchResource, self._unwatch_resource)
         handlers.tell(ListsShown, self._shown)
         handlers.tell(StartConnectors, self._start_all)
         return handlers
@@ -148,6 +158,13 @@ class RegistryActor(Actor):
         if self._offers.listed(name, kind, listing):
             self._keep_offers()
 
+    def updated(self, name: str, principal: str, conversation: str, uri: str) -> None:
+        """Take that a watched resource changed; several changes before it is told count as one."""
+        self._news[ResourceUpdated(name, uri, principal, conversation)] = None
+        while len(self._news) > MOST_NEWS:
+            self._news.popitem(last=False)
+        self._told.set()
+
     def health(self, name: str, state: ConnectorState, detail: str) -> None:
         """Take a connector's state."""
         if self._book.health(name, state, detail):
@@ -180,11 +197,32 @@ class RegistryActor(Actor):
     def _get_offers(self, _: GetOffers, __: Call) -> Offers:
         return self._offers.newest
 
-    async def _watch_offers(self, request: WatchOffers, call: Call) -> Done:
-        told = request.since
+    async def _watch_offers(self, _: WatchOffers, call: Call) -> Done:
+        for upstream in self._upstreams.values():
+            await upstream.forget_watchers()
+        self._news.clear()
+        told = 0
         while True:
-            told = await self._offers.wait_newer(told)
-            await call.emit(OffersChanged(told))
+            while self._news:
+                await call.emit(self._news.popitem(last=False)[0])
+            if told < self._offers.newest.number:
+                told = self._offers.newest.number
+                await call.emit(OffersChanged(told))
+                continue
+            await self._told.wait()
+            self._told = trio.Event()
+
+    async def _watch_resource(self, request: WatchResource, call: Call) -> Done:
+        _only_transport(call, request.connector)
+        self._book.connector(request.connector)
+        await self._upstreams[request.connector].watch(request.uri, call, wanted=True)
+        return Done()
+
+    async def _unwatch_resource(self, request: UnwatchResource, call: Call) -> Done:
+        _only_transport(call, request.connector)
+        if request.connector in self._upstreams:
+            await self._upstreams[request.connector].watch(request.uri, call, wanted=False)
+        return Done()
 
     def _shown(self, _: ListsShown) -> None:
         for upstream in self._upstreams.values():
@@ -270,6 +308,7 @@ class RegistryActor(Actor):
             await trio.to_thread.run_sync(memory.save, self._offers_path, self._offers.memory, limiter=self._saving)
 
     def _keep_offers(self) -> None:
+        self._told.set()
         self._offers_dirty = True
         self._dirty.set()
 

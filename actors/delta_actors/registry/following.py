@@ -13,7 +13,6 @@ import trio
 from msgspec import Raw
 
 from delta_actors.mcp import DeltaClient, McpError, NoReply
-from delta_actors.registry.listening import Listening
 from delta_actors.registry.offers import parts
 from delta_protocol.catalogue.offers import List
 from delta_protocol.wire.message import Json
@@ -54,7 +53,7 @@ class Listener(Protocol):
 
 
 class Following:
-    """One connector's lists over one session. `run` ends with the session."""
+    """One connector's lists over one session, for whose length `run` must run."""
 
     def __init__(self, name: str, client: DeltaClient, listener: Listener, limit: float) -> None:
         """`limit`: seconds for one list."""
@@ -85,21 +84,13 @@ class Following:
         now = trio.current_time()
         self._again(*(kind for kind, until in self._fresh_until.items() if until <= now))
 
-    async def run(self, listening: Listening) -> None:
-        """Follow until the session's end."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._list_due)
-            if self._client.era == "modern":
-                nursery.start_soon(listening.run)
-            await self._client.wait_closed()
-            nursery.cancel_scope.cancel()
-
     def _again(self, *kinds: List | str) -> None:
         if kinds:
             self._due |= dict.fromkeys(kinds)
             self._wake.set()
 
-    async def _list_due(self) -> None:
+    async def run(self) -> None:
+        """Follow until cancelled."""
         while True:
             while self._due:
                 kind = next(iter(self._due))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
-import trio
 
 from delta_actors.registry.memory import OfferMemory, RememberedOffer
 from delta_protocol.catalogue.offers import List, Offer, Offers, usable
@@ -23,7 +22,6 @@ class OfferBook:
         before = {entry.name: _offer(entry) for entry in memory.connectors}
         self._offers = {name: before.get(name, Offer(name)) for name in connectors}
         self._number = 1
-        self._changed = trio.Event()
 
     @property
     def newest(self) -> Offers:
@@ -34,12 +32,6 @@ class OfferBook:
     def memory(self) -> OfferMemory:
         """What is to be remembered."""
         return OfferMemory(connectors=tuple(_remembered(offer) for offer in self._offers.values()))
-
-    async def wait_newer(self, number: int) -> int:
-        """Return the newest number once it is greater than `number`."""
-        while self._number <= number:
-            await self._changed.wait()
-        return self._number
 
     def opened(self, name: str, has: tuple[str, ...]) -> bool:
         """Take which parts of the protocol a session's server has. Return whether that is something new."""
@@ -61,8 +53,6 @@ class OfferBook:
             return False
         self._offers[name] = after
         self._number += 1
-        changed, self._changed = self._changed, trio.Event()
-        changed.set()
         return True
 
 

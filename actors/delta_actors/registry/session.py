@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 
+import msgspec
 import trio
 
 from delta_actors.mcp import DeltaClient, McpError, NotSent
 from delta_actors.mcp.client_calls import OnNotification
+from delta_actors.registry.listening import Listening
+from delta_actors.registry.watching import Watching
 from delta_protocol.catalogue.model import ConnectorState
 from delta_protocol.catalogue.visible import visible
 from delta_protocol.mcp.levels import Level
@@ -18,6 +21,7 @@ from delta_protocol.wire.message import Json
 log = logging.getLogger("delta.registry")
 
 LOG_MESSAGE = "notifications/message"
+RESOURCE_UPDATED = "notifications/resources/updated"
 
 FIRST_BACKOFF = 0.2
 MAX_BACKOFF = 30.0
@@ -67,6 +71,11 @@ class Session:
         self.open_calls = 0
         self.on_told: OnNotification = lambda _method, _params: None
         """Takes what the server tells that belongs to no call."""
+        self.on_updated: Callable[[str], None] = lambda _uri: None
+        """Takes the watched resources that changed."""
+        self.watching = Watching(name)
+        self._attending = trio.CancelScope()
+        self._attended = trio.Event()
         self.bound = False
         """Whether it belongs to one conversation."""
         self.log_level: Level | None = None
@@ -88,10 +97,35 @@ class Session:
             self._hearers.remove(hearer)
 
     def _told(self, method: str, params: Json) -> None:
-        if method != LOG_MESSAGE:
+        if method == RESOURCE_UPDATED:
+            with suppress(msgspec.DecodeError, RecursionError):
+                uri = self.watching.watched_by(msgspec.json.decode(params, type=_Updated).uri)
+                if uri is not None:
+                    self.on_updated(uri)
+        elif method != LOG_MESSAGE:
             self.on_told(method, params)
         elif self.bound and self._hearers:
             self._hearers[-1](method, params)
+
+    async def attend(
+        self, client: DeltaClient, listening: Listening, follow: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Work beside the calls of one client, until its connection ends: hear its server, and `follow` its lists."""
+        with trio.CancelScope() as self._attending:
+            async with trio.open_nursery() as nursery:
+                if client.era == "modern":
+                    nursery.start_soon(listening.run)
+                if follow is not None:
+                    nursery.start_soon(follow)
+                for uri in await self.watching.opened(client, listening):
+                    self.on_updated(uri)
+                self._attended.set()
+                await client.wait_closed()
+                nursery.cancel_scope.cancel()
+
+    async def attended(self) -> None:
+        """Return once the open client is attended."""
+        await self._attended.wait()
 
     @property
     def current(self) -> DeltaClient | None:
@@ -168,6 +202,8 @@ class Session:
                     return _detail(await client.wait_closed(), client.stderr_tail)
                 finally:
                     self._client = None
+                    self._attending.cancel()
+                    self._attended = trio.Event()
                     changed, self._changed = self._changed, trio.Event()
                     changed.set()
                     self.junk_before += client.junk_lines
@@ -191,6 +227,10 @@ class Session:
         changed, self._changed = self._changed, trio.Event()
         changed.set()
         self._on_state(state, detail)
+
+
+class _Updated(msgspec.Struct):
+    uri: str
 
 
 class _Slot:

@@ -39,7 +39,7 @@ MARGIN = 0.1
 """Seconds before the caller's deadline at which a write's outcome is said to be unknown."""
 
 
-_OnOpen = Callable[[DeltaClient], Awaitable[None]]
+_OnOpen = Callable[[DeltaClient, Session], Awaitable[None]]
 _OnState = Callable[[ConnectorState, str], None]
 
 
@@ -64,6 +64,10 @@ class Listener(Protocol):
 
     def offered(self, name: str, kind: List, listing: Sequence[Json]) -> None:
         """Another of the connector's lists."""
+        ...
+
+    def updated(self, name: str, principal: str, conversation: str, uri: str) -> None:
+        """A resource changed, as a session of this principal and conversation heard (empty: of everybody)."""
         ...
 
     def health(self, name: str, state: ConnectorState, detail: str) -> None:
@@ -100,7 +104,7 @@ class Upstream:
         if self._first is None and not self.config.fault:
             # Some servers list certain tools only to clients that can be asked: where some may be, they are listed.
             able = tuple(calls.DECLARED) if self.config.session == "conversation" else ()
-            self._first = self._session(calls.declaration(able), on_open=self._introduced, on_state=self._state)
+            self._first = self._session(calls.declaration(able), "", "", self._introduced, self._state)
             self._nursery.start_soon(self._first.run)
         elif self.config.fault:
             self._state(ConnectorState.FAILED, self.config.fault)
@@ -280,7 +284,11 @@ class Upstream:
         if known is None:
             self._make_room()
             capabilities = call.origin.capabilities if call.origin else ()
-            session = self._session(calls.declaration(capabilities), on_open=_nothing, on_state=_ignore)
+            each = self.config.session == "conversation" and call.origin is not None
+            conversation = call.origin.conversation if each and call.origin is not None else ""
+            session = self._session(
+                calls.declaration(capabilities), call.principal.id, conversation, self._joined, _ignore
+            )
             session.bound = self.config.session == "conversation"
             known = self._more[key] = (session, trio.CancelScope())
             self._nursery.start_soon(self._run_more, *known)
@@ -297,7 +305,7 @@ class Upstream:
     def _make_room(self) -> None:
         if len(self._more) < MAX_SESSIONS:
             return
-        idle = [key for key, (session, _) in self._more.items() if session.open_calls == 0]
+        idle = [key for key, (session, _) in self._more.items() if not (session.open_calls or session.watching)]
         if not idle:
             raise Overloaded(f"{self.name} has {MAX_SESSIONS} sessions in use", retry_after=1.0)
         oldest = min(idle, key=lambda key: self._more[key][0].last_used)
@@ -307,15 +315,24 @@ class Upstream:
         with scope:
             await session.run()
 
-    def _session(self, capabilities: Json, *, on_open: _OnOpen, on_state: _OnState) -> Session:
-        return Session(
+    def _session(
+        self, capabilities: Json, principal: str, conversation: str, on_open: _OnOpen, on_state: _OnState
+    ) -> Session:
+        """Return a session. What it tells of resources concerns the principal and conversation that it belongs to."""
+
+        async def opened(client: DeltaClient) -> None:
+            await on_open(client, session)
+
+        session = Session(
             self.name,
             partial(self._remembering_era, capabilities),
             self._slots,
             self.config.start_timeout,
-            on_open=on_open,
+            on_open=opened,
             on_state=on_state,
         )
+        session.on_updated = partial(self._listener.updated, self.name, principal, conversation)
+        return session
 
     @asynccontextmanager
     async def _remembering_era(self, capabilities: Json) -> AsyncGenerator[DeltaClient]:
@@ -331,14 +348,40 @@ class Upstream:
                 self._listener.forget_era(self.name)
             raise
 
-    async def _introduced(self, client: DeltaClient) -> None:
+    async def _introduced(self, client: DeltaClient, session: Session) -> None:
         """List the tools, and follow from now on what the connector lists."""
         self._listener.opened(self.name, client)
         following = self._following = Following(self.name, client, self._listener, self.config.start_timeout)
-        assert self._first is not None
-        self._first.on_told = lambda method, _params: following.take(method)
+        session.on_told = lambda method, _params: following.take(method)
         self._listener.listed(self.name, await client.list_tools())
-        self._nursery.start_soon(following.run, Listening(client, following.announced))
+        self._nursery.start_soon(session.attend, client, Listening(client, following.announced), following.run)
+
+    async def _joined(self, client: DeltaClient, session: Session) -> None:
+        """A session beside the first lists nothing."""
+        self._nursery.start_soon(session.attend, client, Listening(client, ()))
+
+    async def watch(self, uri: str, call: Call, *, wanted: bool) -> None:
+        """Begin, or with `wanted` false end, that the client behind `call` watches a resource.
+
+        Raises `Refused`, `ConnectorFailed`, `Overloaded`.
+        """
+        holder = f"{call.principal.id} {call.origin.conversation if call.origin else ''}"
+        try:
+            session = self._session_for(call)
+            if not wanted:
+                await session.watching.unwatch(uri, holder)
+                return
+            await session.client()
+        except NotSent as error:
+            raise ConnectorFailed(self._redactor.text(error.message), connector=self.name) from None
+        await session.attended()
+        await session.watching.watch(uri, holder)
+
+    async def forget_watchers(self) -> None:
+        """Nobody watches anything of this connector any more."""
+        sessions = [session for session, _ in self._more.values()] + ([self._first] if self._first else [])
+        for session in sessions:
+            await session.watching.clear()
 
     def _state(self, state: ConnectorState, detail: str) -> None:
         self._listener.health(self.name, state, self._redactor.text(detail))
@@ -383,10 +426,6 @@ def _in_use(session: Session) -> Generator[None]:
     finally:
         session.open_calls -= 1
         session.last_used = trio.current_time()
-
-
-async def _nothing(client: DeltaClient) -> None:
-    """A session beside the first lists nothing."""
 
 
 def _ignore(state: ConnectorState, detail: str) -> None:

@@ -19,6 +19,7 @@ from delta_actors.gateway import (
     PassedCompletions,
     PassedPrompts,
     PassedResources,
+    Watches,
 )
 from delta_actors.mcp import DeltaServer, ServerSettings, Sources
 from delta_actors.runtime.actor import Actor, Context, Handlers
@@ -29,6 +30,7 @@ from delta_protocol.answers.definitions import INSTRUCTIONS
 from delta_protocol.config import StackConfig
 from delta_protocol.errors import DeltaError, Refused
 from delta_protocol.wire.message import Principal, Role
+from delta_protocol.wire.registry import ResourceUpdated
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +71,8 @@ class TransportActor(Actor):
             limits=limits,
             answered=self._answered,
         )
-        self._offered = Offered(context.ref(Role.REGISTRY), lambda kind: self._server.changed(kind))
+        self._offered = Offered(context.ref(Role.REGISTRY), lambda kind: self._server.changed(kind), self._updated)
+        self._watches = Watches(context.ref(Role.REGISTRY), self._offered)
         # One key for session ids and for the state of questions (each sealed for its purpose): both outlive a restart.
         self._key = load_key(context.state_dir / "session.key")
         self._server = DeltaServer(
@@ -79,7 +82,7 @@ class TransportActor(Actor):
             instructions=INSTRUCTIONS,
             sources=Sources(
                 tools=self._gateway,
-                resources=PassedResources(self._offered, self._gateway.relay, self._answered),
+                resources=PassedResources(self._offered, self._gateway.relay, self._watches, self._answered),
                 prompts=PassedPrompts(self._offered, self._gateway.relay, self._answered),
                 completions=PassedCompletions(self._offered, self._gateway.relay),
                 logging=lambda: self._offered.has("logging"),
@@ -101,6 +104,7 @@ class TransportActor(Actor):
             nursery.start_soon(self._serve, lingering, shutdown)
             nursery.start_soon(self._catalogues.watch)
             nursery.start_soon(self._offered.watch)
+            nursery.start_soon(self._watches.run, self._server.subscribers)
             nursery.start_soon(self._tell_changes)
             try:
                 await trio.sleep_forever()
@@ -110,7 +114,7 @@ class TransportActor(Actor):
 
     def statistics(self) -> dict[str, Any]:
         """Who is connected, and what the gateway remembers."""
-        return {"relays": self._relays, **self._gateway.statistics()}
+        return {"relays": self._relays, "watches": len(self._watches), **self._gateway.statistics()}
 
     @property
     def _grace(self) -> float:
@@ -176,6 +180,12 @@ class TransportActor(Actor):
                 self._server.tools_changed()
             except DeltaError:
                 await trio.sleep(_RETRY)
+
+    def _updated(self, news: ResourceUpdated | None) -> None:
+        if news is None:
+            self._watches.forgotten()
+        else:
+            self._watches.told(news, self._server.resource_updated)
 
     def _answered(self) -> None:
         self._context.nursery.start_soon(partial(self._catalogues.start_connectors))

@@ -143,9 +143,40 @@ class OffersChanged(Item, frozen=True):
 
 
 class WatchOffers(Request[Done], frozen=True):
-    """Stays open; an `OffersChanged` item flows down when there is something newer than `since`."""
+    """Stays open; an `OffersChanged` item flows down at once and then for whatever is newer, and a `ResourceUpdated`
+    for every change of a resource that is watched.
+    """
 
-    since: int
+
+class WatchResource(Request[Done], frozen=True):
+    """The client behind the call subscribes to a connector's resource; answered once its changes will be told.
+
+    Changes flow as `ResourceUpdated` down `WatchOffers`; a new `WatchOffers` ends all subscriptions before it. However
+    many clients subscribe, the connector is asked once for each of its sessions. Raises `Refused` where the connector
+    does not tell changes, `ConnectorFailed`, `Overloaded`.
+    """
+
+    connector: str
+    uri: str
+
+
+class UnwatchResource(Request[Done], frozen=True):
+    """Ends what `WatchResource` began, for the same client."""
+
+    connector: str
+    uri: str
+
+
+class ResourceUpdated(Item, frozen=True):
+    """A connector says that a resource changed.
+
+    Where its session belongs to a principal or a conversation, so does the news: it must reach nobody else.
+    """
+
+    connector: str
+    uri: str
+    principal: str = ""
+    conversation: str = ""
 
 
 class ListsShown(Event, frozen=True):
@@ -190,6 +221,8 @@ Inbox = (
     | PassRequest
     | GetOffers
     | WatchOffers
+    | WatchResource
+    | UnwatchResource
     | ListsShown
     | Services
 )

@@ -49,6 +49,7 @@ ITEMS: tuple[type[Item], ...] = (
     Answer,
     registry.CatalogueChanged,
     registry.OffersChanged,
+    registry.ResourceUpdated,
 )
 """What may flow on open calls."""
 

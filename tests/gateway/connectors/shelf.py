@@ -5,6 +5,7 @@ What it has says NAME, so that two of them can be told apart. KEPT is a file tha
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -79,6 +80,16 @@ def change(text: str) -> str:
     contents["text"] = text
     server.resource_updated("file:///a")
     return "changed"
+
+
+@server.tool(read_only=True)
+def get_watched() -> list[str]:
+    return sorted(uri for uri, _ in server.subscribers.watched())
+
+
+@server.tool()
+def stop() -> None:
+    os._exit(3)
 
 
 @server.tool()
