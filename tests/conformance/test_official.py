@@ -1,4 +1,4 @@
-"""The official conformance suite against `DeltaServer`, and the table of results in the documentation."""
+"""The official conformance suite against `DeltaServer` and `DeltaClient`, and the tables in the documentation."""
 
 from __future__ import annotations
 
@@ -7,18 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from conformance import official
+from conformance import everything_client, official
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "conformance.md"
 
 
-@pytest.fixture(scope="module")
-def scenarios() -> list[official.Scenario]:
+def require_suite() -> None:
     if not official.installed():
         reason = "the official suite is not installed: run `python -m conformance.official install`"
         if os.environ.get("DELTA_REQUIRE_PEERS") == "1":
             pytest.fail(reason)
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def played() -> list[official.Scenario]:
+    require_suite()
+    chosen = everything_client.SCENARIOS
+    return [each for revision in official.REVISIONS for each in official.run_client_suite(revision, chosen)]
+
+
+@pytest.fixture(scope="module")
+def scenarios() -> list[official.Scenario]:
+    require_suite()
     with official.everything_server() as url:
         return [each for revision in official.REVISIONS for each in official.run_server_suite(url, revision)]
 
@@ -32,6 +43,17 @@ def test_every_scenario_passes_without_a_warning(revision: str, scenarios: list[
 
 def test_the_documentation_shows_these_results(scenarios: list[official.Scenario]) -> None:
     assert official.table(scenarios) in DOCUMENT.read_text()
+
+
+@pytest.mark.parametrize("revision", official.REVISIONS)
+def test_every_scenario_for_clients_passes_without_a_warning(revision: str, played: list[official.Scenario]) -> None:
+    run = [each for each in played if each.revision == revision]
+    assert {each.name: each.problems for each in run if each.result != "passed"} == {}
+    assert {each.name for each in run} >= {"tools_call", "json-schema-2020-12-preservation"}
+
+
+def test_the_documentation_shows_the_clients_results(played: list[official.Scenario]) -> None:
+    assert official.table(played) in DOCUMENT.read_text()
 
 
 def test_a_scenario_that_did_not_run_or_only_warned_is_no_pass() -> None:

@@ -11,17 +11,20 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import httpx
+import msgspec
 import trio
+from msgspec import Raw
 
 from delta_actors.mcp.background import background
 from delta_actors.mcp.client import DeltaClient
 from delta_actors.mcp.client_calls import ASKING, OnNotification, OnProgress, OnQuestion, OpenCall
 from delta_actors.mcp.http_listen import listen_for_changes
+from delta_actors.mcp.http_mirrors import ToolMirrors
 from delta_actors.mcp.http_wire import ERROR_BODY, Post, SessionEnded, exchange, posted, read_bounded
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import METHOD_NOT_FOUND, Json, Notification, Request
 from delta_protocol.mcp import handshake, versions
-from delta_protocol.mcp.errors import McpError, NoReply, NotSent, RpcError
+from delta_protocol.mcp.errors import HEADER_MISMATCH, McpError, NoReply, NotSent, RpcError
 from delta_protocol.mcp.handshake import Agreement, ClientIdentity, NotUnderstood
 from delta_protocol.mcp.http_ladder import encode_header_value
 from delta_protocol.mcp.incoming import decode_member, read_object
@@ -30,6 +33,7 @@ from delta_protocol.mcp.types import Implementation
 
 _NO_VERDICT = frozenset({401, 403, 429, 503})
 """Statuses that say nothing about the era (spec 2.3, step 7)."""
+_MOST_PAGES = 1000
 _COURTESY = 2.0
 """Seconds for what is said to the server after the caller is done: cancel notices, the end of the session."""
 
@@ -74,6 +78,9 @@ class HttpClient:
         self.agreement: Agreement | None = None
         self.session: str | None = None
         self._renewing = trio.Lock()
+        self._mirrors = ToolMirrors()
+        self._asking: set[OpenCall] = set()
+        self.listened = trio.Event()
 
     async def wait_closed(self) -> str:
         """Never returns: without a request nobody knows whether the server is there."""
@@ -93,17 +100,37 @@ class HttpClient:
 
         `on_notification` takes what the server tells on the request's own stream. A session that the server forgot
         (404: the request was not accepted) is begun again, and the request sent once more. Cancelling closes the
-        stream, which is the cancel of the modern era; a legacy server is told.
+        stream, which is the cancel of the modern era; a legacy server is told. A call whose headers the server finds
+        wrong (-32020: not carried out) is sent once more after a new look at the tools.
         """
+
+        async def send() -> Json:
+            return await self._exchange(method, params, on_progress, on_question, on_notification)
+
         session = self.session
         try:
-            return await self._exchange(method, params, on_progress, on_question, on_notification)
+            return await send()
         except SessionEnded:
             await self._renew(session)
+        except RpcError as error:
+            if error.code != HEADER_MISMATCH or method != "tools/call":
+                raise
+            await self._look_again()
         try:
-            return await self._exchange(method, params, on_progress, on_question, on_notification)
+            return await send()
         except SessionEnded:
             raise NotSent("the server ends every session at once", status=404) from None
+
+    async def _look_again(self) -> None:
+        """List all tools, for what their annotations are now."""
+        cursor: Raw | None = None
+        for _ in range(_MOST_PAGES):
+            params = msgspec.json.encode({} if cursor is None else {"cursor": cursor})
+            meta = self._identity.modern_meta(versions.LATEST_MODERN)
+            page = await self._exchange("tools/list", handshake.with_meta(params, meta), None, None, None)
+            cursor = read_object(page, "tools/list").get("nextCursor")
+            if cursor is None:
+                return
 
     async def _exchange(
         self,
@@ -126,15 +153,23 @@ class HttpClient:
         headers = self.headers(method, params)
         post = Post(self._parameters.url, headers, body, identity, self._parameters.max_body, self.session is not None)
         ended: list[SessionEnded] = []
+        if call.may_ask and on_question is not None:
+            self._asking.add(call)
+            if self.session is not None:
+                # Some servers ask on the session's own stream, and what they say before it is open is lost.
+                with trio.move_on_after(_COURTESY):
+                    await self.listened.wait()
         try:
             async with background() as nursery:
                 nursery.start_soon(self._carry, post, call, nursery, ended)
-                return await call.result()
+                result = await call.result()
+            return self._mirrors.learn(result) if method == "tools/list" and self._modern else result
         except NotSent:
             if ended:
                 raise ended[0] from None
             raise
         finally:
+            self._asking.discard(call)
             # However it came: a nursery hands on a cancellation as a group, and a callback may have failed.
             if not call.done and self.session is not None:
                 self._nursery.start_soon(self.tell, cancelled_notification(identity, "cancelled by the caller"))
@@ -169,6 +204,23 @@ class HttpClient:
             return
         await self.tell(text)
 
+    async def answer_unnamed(self, request: Request) -> None:
+        """Answer what a legacy server asks on its own stream: for the one call in progress that takes questions.
+
+        With none or several of them nobody knows whom it asks, and it is refused (spec 7).
+        """
+        if len(self._asking) == 1:
+            await self._answer(request, next(iter(self._asking)))
+        elif request.method == "ping":
+            await self.tell(jsonrpc.encode_result(request.id, b"{}"))
+        else:
+            reason = f"{request.method}: no single call in progress takes questions"
+            await self.tell(jsonrpc.encode_error(request.id, METHOD_NOT_FOUND, reason))
+
+    @property
+    def _modern(self) -> bool:
+        return self.agreement is not None and self.agreement.era == "modern"
+
     async def tell(self, text: bytes) -> None:
         """Post a message that has no response; a failure shows in what follows, if it matters."""
         with trio.move_on_after(_COURTESY):
@@ -197,15 +249,21 @@ class HttpClient:
             name = decode_member(read_object(params, "params"), member) if member is not None else None
             if isinstance(name, str):
                 headers[versions.HEADER_NAME] = encode_header_value(name)
+                if method == "tools/call":
+                    headers |= self._mirrored(name, params)
         return headers
+
+    def _mirrored(self, name: str, params: Json) -> dict[str, str]:
+        try:
+            return self._mirrors.headers(name, bytes(read_object(params, "params").get("arguments", b"{}")))
+        except ValueError as error:
+            raise NotSent(f"{name}: {error}") from None
 
     async def discover(self) -> Agreement | None:
         """Ask for the era. None: only the legacy handshake can still tell. Raises `NotSent` where it proves nothing."""
-        self.agreement = Agreement("modern", versions.LATEST_MODERN)
-        params = handshake.with_meta(b"{}", self._identity.modern_meta(versions.LATEST_MODERN))
         try:
             with trio.move_on_after(self._parameters.probe_timeout):
-                return handshake.read_discover(await self.request("server/discover", params))
+                return await self._discover(versions.LATEST_MODERN)
         except RpcError as error:
             offered = handshake.versions_offered(error)
             if offered is not None:
@@ -217,6 +275,21 @@ class HttpClient:
             return None
         finally:
             self.agreement = None
+        return None
+
+    async def _discover(self, version: str) -> Agreement | None:
+        """Ask in `version`, and once more in the one that the server would rather have (-32022, spec 1.5)."""
+        for attempt in (version, None):
+            self.agreement = Agreement("modern", version)
+            params = handshake.with_meta(b"{}", self._identity.modern_meta(version))
+            try:
+                return handshake.read_discover(await self.request("server/discover", params))
+            except RpcError as error:
+                offered = handshake.versions_offered(error) or []
+                common = [known for known in versions.MODERN_VERSIONS if known in offered]
+                if not common or attempt is None:
+                    raise
+                version = common[0]
         return None
 
     async def initialize(self) -> Agreement:

@@ -10,7 +10,7 @@ import trio
 from delta_actors.mcp.client import DeltaClient
 from delta_actors.mcp.http_wire import posted, read_messages
 from delta_protocol import jsonrpc
-from delta_protocol.jsonrpc import METHOD_NOT_FOUND, Json, Message, Notification, Request
+from delta_protocol.jsonrpc import Json, Message, Notification, Request
 from delta_protocol.mcp import handshake
 from delta_protocol.mcp.errors import McpError
 from delta_protocol.mcp.handshake import Agreement
@@ -28,8 +28,11 @@ class Wire(Protocol):
         """Return the headers of a request."""
         ...
 
-    async def tell(self, text: bytes) -> None:
-        """Post a message without a response."""
+    listened: trio.Event
+    """Set once the stream is open, or will not be."""
+
+    async def answer_unnamed(self, request: Request) -> None:
+        """Answer a request that names no call."""
         ...
 
 
@@ -38,6 +41,7 @@ async def listen_for_changes(
 ) -> None:
     """Keep a stream open, as long as the server offers one; after a break the tools may have changed unheard."""
     if agreement.era == "modern" and not agreement.announces_tool_changes:
+        wire.listened.set()
         return
     delay = _FIRST_DELAY
     while True:
@@ -46,6 +50,7 @@ async def listen_for_changes(
             status = await _stream(wire, http, url, agreement, client)
         except (httpx.HTTPError, McpError):
             status = 0
+            wire.listened.set()
         if 400 <= status < 500:
             return
         delay = _FIRST_DELAY if trio.current_time() - began > _LAST_DELAY else min(2 * delay, _LAST_DELAY)
@@ -61,7 +66,7 @@ async def _stream(wire: Wire, http: httpx.AsyncClient, url: str, agreement: Agre
             if isinstance(message, Notification):
                 client.take_notification(message.method, message.params)
             elif isinstance(message, Request):
-                nursery.start_soon(wire.tell, _refusal(message))
+                nursery.start_soon(wire.answer_unnamed, message)
 
         if agreement.era == "legacy":
             headers = wire.headers("", b"{}") | {"accept": "text/event-stream"}
@@ -71,6 +76,7 @@ async def _stream(wire: Wire, http: httpx.AsyncClient, url: str, agreement: Agre
             body = jsonrpc.encode_request(_LISTEN_ID, "subscriptions/listen", params)
             request = posted(http, url, body, wire.headers("subscriptions/listen", params))
         async with request as response:
+            wire.listened.set()
             if response.status_code == 200:
                 await read_messages(response, _MAX_EVENT, take)
             status = response.status_code
@@ -80,10 +86,3 @@ async def _stream(wire: Wire, http: httpx.AsyncClient, url: str, agreement: Agre
 
 def _listen_params(client: DeltaClient) -> Json:
     return handshake.with_meta(handshake.LISTEN_PARAMS, client.meta)
-
-
-def _refusal(request: Request) -> bytes:
-    """A request on this stream names no call, so nobody can be asked (spec 7)."""
-    if request.method == "ping":
-        return jsonrpc.encode_result(request.id, b"{}")
-    return jsonrpc.encode_error(request.id, METHOD_NOT_FOUND, f"{request.method}: no call in progress takes questions")

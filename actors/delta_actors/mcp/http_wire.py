@@ -11,6 +11,7 @@ import msgspec
 import trio
 
 from delta_actors.mcp.client_calls import OpenCall
+from delta_actors.mcp.http_resume import Place, resume
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import Id, Malformed, Message, Notification, Request, Response
 from delta_protocol.mcp import versions
@@ -114,35 +115,49 @@ async def exchange(
 
     `on_session` gets the session id of an `initialize` response.
     """
+    place = Place()
+    why = "the response stream ended without a response"
     try:
         async with posted(http, post.url, post.body, post.headers) as response:
             call.sent = True
             if versions.HEADER_SESSION in response.headers:
                 on_session(response.headers[versions.HEADER_SESSION])
-            await _read_response(response, post, call, on_message)
-    except (
-        httpx.ConnectError,
-        httpx.ConnectTimeout,
-        httpx.PoolTimeout,
-        httpx.ProxyError,
-        httpx.UnsupportedProtocol,
-    ) as e:
-        call.lose(NotSent(f"{post.url} cannot be reached: {e or type(e).__name__}"))
+            await _read_response(response, post, call, on_message, place)
+    except _UNREACHED as error:
+        call.lose(NotSent(f"{post.url} cannot be reached: {error or type(error).__name__}"))
     except httpx.HTTPError as error:
-        call.lose(NoReply(f"the connection to {post.url} broke: {error or type(error).__name__}"))
+        why = f"the connection to {post.url} broke: {error or type(error).__name__}"
     except McpError as error:
         call.lose(error)
+    if not call.done and post.in_session and place.last_id is not None:
+        why = await _take_up(http, post, call, on_message, place)
     if not call.done:
-        call.lose(NoReply("the response stream ended without a response"))
+        call.lose(NoReply(why))
 
 
-async def _read_response(response: httpx.Response, post: Post, call: OpenCall, on_message: OnMessage) -> None:
+async def _take_up(http: httpx.AsyncClient, post: Post, call: OpenCall, on_message: OnMessage, place: Place) -> str:
+    """Read the rest of the stream on others. Returns why there is no response, if there is none."""
+
+    async def read(response: httpx.Response) -> bool:
+        await _read_events(response, post, call, on_message, place)
+        return call.done
+
+    try:
+        return await resume(http, post.url, post.headers, place, read)
+    except McpError as error:
+        call.lose(error)
+        return ""
+
+
+async def _read_response(
+    response: httpx.Response, post: Post, call: OpenCall, on_message: OnMessage, place: Place
+) -> None:
     if response.status_code == 404 and post.in_session:
         await read_bounded(response, ERROR_BODY)
         raise SessionEnded
     media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status_code == 200 and media == "text/event-stream":
-        await _read_events(response, post, call, on_message)
+        await _read_events(response, post, call, on_message, place)
         return
     body = await read_bounded(response, post.max_body if response.status_code == 200 else ERROR_BODY)
     answer = _response_in(body)
@@ -201,7 +216,9 @@ def _shown(body: bytes) -> str:
     return " ".join(body[:_ERROR_SHOWN].decode(errors="replace").split()) or "(empty body)"
 
 
-async def _read_events(response: httpx.Response, post: Post, call: OpenCall, on_message: OnMessage) -> None:
+async def _read_events(
+    response: httpx.Response, post: Post, call: OpenCall, on_message: OnMessage, place: Place
+) -> None:
     def take(message: Message, scope: trio.CancelScope) -> None:
         if isinstance(message, Response):
             if message.id == post.identity and not call.done:
@@ -212,13 +229,19 @@ async def _read_events(response: httpx.Response, post: Post, call: OpenCall, on_
         else:
             on_message(message)
 
-    await read_messages(response, post.max_body, take)
+    await read_messages(response, post.max_body, take, place)
 
 
 async def read_messages(
-    response: httpx.Response, max_event: int, take: Callable[[Message, trio.CancelScope], None]
+    response: httpx.Response,
+    max_event: int,
+    take: Callable[[Message, trio.CancelScope], None],
+    place: Place | None = None,
 ) -> None:
-    """Give every message of an event stream to `take`; what is none is skipped. Raises `NoReply` over the limit."""
+    """Give every message of an event stream to `take`; what is none is skipped. Raises `NoReply` over the limit.
+
+    `place` keeps how far it was read.
+    """
     parser = SseParser(max_event)
     problem: list[str] = []
 
@@ -230,6 +253,8 @@ async def read_messages(
             scope.cancel()
             return
         for event in events:
+            if place is not None:
+                place.take(event)
             with contextlib.suppress(Malformed):
                 take(jsonrpc.parse(event.data), scope)
 

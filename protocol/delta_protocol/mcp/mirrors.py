@@ -11,11 +11,12 @@ import msgspec
 
 from delta_protocol.jsonrpc import INVALID_PARAMS, Json
 from delta_protocol.mcp.errors import HEADER_MISMATCH, RpcError
-from delta_protocol.mcp.http_ladder import decode_header_value
+from delta_protocol.mcp.http_ladder import decode_header_value, encode_header_value
 from delta_protocol.mcp.types import json_array, json_object
 from delta_protocol.mcp.versions import HEADER_PARAM
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
+_SAFE = 2**53 - 1
 _TYPES = ("string", "integer", "boolean")
 
 
@@ -87,6 +88,37 @@ def check_mirrors(mirrors: Sequence[Mirror], arguments: Json, headers: Mapping[s
             raise RpcError(HEADER_MISMATCH, f"{where} must repeat {'.'.join(mirror.path)} once")
         elif not _same(mirror.type, value, decode_header_value(sent[0])):
             raise RpcError(HEADER_MISMATCH, f"{where} and {'.'.join(mirror.path)} differ")
+
+
+def mirror_headers(mirrors: Sequence[Mirror], arguments: Json) -> dict[str, str]:
+    """Return the headers that repeat the annotated arguments; null and absent ones have none (spec 1.5).
+
+    Raises `ValueError` for an integer that a header may not carry, and for arguments that are no JSON.
+    """
+    try:
+        given = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"arguments: {error}") from None
+    headers: dict[str, str] = {}
+    for mirror in mirrors:
+        value = given
+        for step in mirror.path:
+            value = json_object(value).get(step)
+        if value is not None:
+            headers[mirror.header] = _header_value(".".join(mirror.path), value)
+    return headers
+
+
+def _header_value(where: str, value: Any) -> str:  # noqa: ANN401 - any JSON value
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() if abs(value) > _SAFE:
+            raise ValueError(f"{where}: {value} is beyond what a header may carry (2^53 - 1)")
+        case str():
+            return encode_header_value(value)
+        case _:
+            return encode_header_value(msgspec.json.encode(value).decode())
 
 
 def _same(kind: str, value: Any, text: str) -> bool:  # noqa: ANN401 - any JSON value

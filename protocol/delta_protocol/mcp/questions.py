@@ -89,6 +89,22 @@ def fits(question: Question, answer: Json) -> bool:
             return isinstance(body.get("roots"), list)
 
 
+def accept_with_defaults(params: Json, content: dict[str, Any] | None = None) -> Json:
+    """Return the ElicitResult that accepts a form: `content`, and for the fields left out the form's own defaults.
+
+    What the form does not have is left out (spec 1.14, SEP-1034). For a URL the answer is consent alone.
+    """
+    asked = json_object(msgspec.json.decode(params))
+    if asked.get("mode") == "url":
+        return b'{"action":"accept"}'
+    fields = json_object(json_object(asked.get("requestedSchema")).get("properties"))
+    given = {name: value for name, value in (content or {}).items() if name in fields}
+    defaults = {
+        name: json_object(field)["default"] for name, field in fields.items() if "default" in json_object(field)
+    }
+    return _encode({"action": "accept", "content": defaults | given})
+
+
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "string": str,
     "number": (int, float),
