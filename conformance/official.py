@@ -117,8 +117,12 @@ def run_client_suite(revision: str, chosen: Collection[str] = ()) -> list[Scenar
     """
     required, more = _listed(revision, "Client", "client")
     names = [name for name in (*required, *more) if not chosen or name in chosen]
+
+    def play(name: str) -> Scenario:
+        return _play(name, revision, required=name in required)
+
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(lambda name: _play(name, revision, required=name in required), names))
+        return list(pool.map(play, names))
 
 
 def _play(name: str, revision: str, *, required: bool) -> Scenario:
