@@ -156,12 +156,51 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session_idle: Seconds = 3600.0
 
 
-class AuthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[auth]`. Off loopback a token is always required."""
+class IntrospectionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[auth.introspection]`: where the issuer answers questions about a token (RFC 7662), and who we are to it."""
 
+    url: str | None = None
+    client_id: str | None = None
+    client_secret: str | None = None
+    """Only by reference in a file: `env:NAME`, `file:PATH`."""
+    cache: Seconds = 30.0
+
+
+class AuthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[auth]`: who may come in over HTTP. Off loopback a token is always required.
+
+    `open`: whoever is on this machine; `bearer`: who has a token made by `delta-supervisor token add`; `oauth`: who has
+    a token of `issuer` for this stack. What belongs to `oauth` is nothing in another mode.
+    """
+
+    mode: Literal["open", "bearer", "oauth"] | None = None
+    """None: `bearer` where `require_token` is set, else `open`."""
     require_token: bool = False
+    scopes: tuple[str, ...] = ()
+    """What every token must grant."""
+    public_url: str | None = None
+    """Where clients reach the endpoint: the resource that tokens are for (RFC 9728)."""
+    audience: str | None = None
+    """What tokens must name as their audience; None: `public_url`."""
+    issuer: str | None = None
+    jwks_url: str | None = None
+    introspection: IntrospectionConfig = IntrospectionConfig()
+    algorithms: tuple[str, ...] = ()
+    """The signatures that are taken; none: every asymmetric one that is known."""
+    leeway: Seconds = 30.0
+    require_expiry: bool = True
     approve_without_terminal: bool = False
     """Whether `approve --yes` is allowed where nobody can be asked on a terminal."""
+
+    @property
+    def chosen(self) -> Literal["open", "bearer", "oauth"]:
+        """The mode that holds."""
+        return self.mode or ("bearer" if self.require_token else "open")
+
+    @property
+    def asks(self) -> bool:
+        """Whether nobody comes in without a token."""
+        return self.chosen != "open"
 
 
 class ProgramLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

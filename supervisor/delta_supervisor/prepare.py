@@ -82,12 +82,13 @@ def prepare(loaded: Loaded, environment: MutableMapping[str, str], *, command: s
 def _reachable(ground: Ground, listener: socket.socket) -> socket.socket:
     """Return `listener`; refuse one that other machines can reach where they would need no token (acceptance 78)."""
     config = ground.loaded.config
-    if config.auth.require_token or ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
+    if config.auth.asks or ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
         return listener
     listener.close()
     raise ConfigurationError(
         f"`http.host` {config.http.host!r} can be reached from other machines and no token is required: "
-        "set `auth.require_token` to true and make tokens with `delta-supervisor token add NAME`, or take 127.0.0.1",
+        "set `auth.require_token` to true and make tokens with `delta-supervisor token add NAME`, "
+        'or `auth.mode` to "oauth", or take 127.0.0.1',
         path="http.host",
     )
 

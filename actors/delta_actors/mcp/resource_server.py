@@ -40,6 +40,7 @@ VerifySignature = Callable[[str], Awaitable[bool]]
 """Takes the token; whether its signature is good. An exception means that it is not."""
 
 _REMEMBERED = 60.0
+"""Seconds for which a token that only its signature speaks for may be remembered as good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,6 @@ class _Issuer:
             raise ValueError(error.message) from None
         self.introspector = None if asked is None else Introspector(asked, fetcher)
         self._issuer = trusted.issuer
-        self._max_age = _REMEMBERED if asked is None else asked.cache
         self._keys = IssuerKeys(trusted.jwks_url, fetcher, times) if trusted.jwks_url else None
         self._hook = trusted.verify_signature
 
@@ -190,15 +190,15 @@ class _Issuer:
             verified = token.claims
         if self.introspector is not None:
             return await self.introspect(token.text, rules, verified)
-        return check_claims(token.claims, rules, time.time()), self._max_age
+        return check_claims(token.claims, rules, time.time()), _REMEMBERED
 
     async def introspect(
         self, token: str, rules: TokenRules, verified: Mapping[str, object] | None
     ) -> tuple[Identity, float]:
         """Return whom the issuer says that the token speaks for, and how long that may be remembered."""
         assert self.introspector is not None
-        answer = await self.introspector.ask(token)
-        return check_introspection(answer, rules, self._issuer, time.time(), verified), self._max_age
+        answer, left = await self.introspector.ask(token)
+        return check_introspection(answer, rules, self._issuer, time.time(), verified), left
 
     async def _check_signature(self, token: Jwt, algorithm: str) -> None:
         if self._keys is not None:

@@ -38,8 +38,8 @@ class Introspector:
         self._room = trio.CapacityLimiter(_AT_ONCE)
         self._answers: OrderedDict[bytes, tuple[Mapping[str, Any], float]] = OrderedDict()
 
-    async def ask(self, token: str) -> Mapping[str, Any]:
-        """Return the answer's members. Raises `VerificationUnavailable`."""
+    async def ask(self, token: str) -> tuple[Mapping[str, Any], float]:
+        """Return the answer's members, and for how many seconds they count. Raises `VerificationUnavailable`."""
         key = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         if (known := self._known(key)) is not None:
             await trio.lowlevel.checkpoint()
@@ -57,8 +57,9 @@ class Introspector:
             self._answers.move_to_end(key)
             while len(self._answers) > _KEPT:
                 self._answers.popitem(last=False)
-            return answer
+            return answer, settings.cache
 
-    def _known(self, key: bytes) -> Mapping[str, Any] | None:
-        answer, until = self._answers.get(key, (None, -math.inf))
-        return answer if trio.current_time() < until else None
+    def _known(self, key: bytes) -> tuple[Mapping[str, Any], float] | None:
+        answer, until = self._answers.get(key, ({}, -math.inf))
+        left = until - trio.current_time()
+        return (answer, left) if left > 0 else None

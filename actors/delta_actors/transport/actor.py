@@ -25,7 +25,7 @@ from delta_actors.mcp import DeltaServer, ServerSettings, Sources
 from delta_actors.runtime.actor import Actor, Context, Handlers
 from delta_actors.runtime.processes import peer_of, start_time
 from delta_actors.transport.key import load_key
-from delta_actors.transport.tokens import Doorkeeper
+from delta_actors.transport.tokens import access_of
 from delta_protocol.answers.definitions import INSTRUCTIONS
 from delta_protocol.config import StackConfig
 from delta_protocol.errors import DeltaError, Refused
@@ -89,7 +89,7 @@ class TransportActor(Actor):
             ),
             settings=ServerSettings(deadline=limits.request_deadline, state_key=self._key),
         )
-        self._doorkeeper = Doorkeeper(context.ref(Role.AUTH), required=context.config.auth.require_token)
+        self._access = access_of(context.config.auth, context.ref(Role.AUTH))
         return addresses
 
     def handlers(self) -> Handlers:
@@ -153,7 +153,7 @@ class TransportActor(Actor):
             session_idle=config.session_idle,
             graceful=self._grace,
         )
-        await serve_http(self._server, [listener], settings, shutdown, self._doorkeeper.admit)
+        await serve_http(self._server, [listener], settings, shutdown, self._access)
 
     async def _serve_relays(self, listener: socket.socket) -> None:
         own = listener.dup()
@@ -203,10 +203,10 @@ def _conversation(process: int) -> str | None:
 def _address(listener: socket.socket, config: StackConfig) -> str:
     """Return the URL of the endpoint. Raises `Refused` where anybody could come in (acceptance 78)."""
     host, port = listener.getsockname()[:2]
-    if not ipaddress.ip_address(host).is_loopback and not config.auth.require_token:
+    if not ipaddress.ip_address(host).is_loopback and not config.auth.asks:
         raise Refused(
             f"[http] host {host} can be reached from other machines and no token is required: "
-            "set [auth] require_token = true, or host = 127.0.0.1",
+            'set [auth] require_token = true or mode = "oauth", or host = 127.0.0.1',
             setting="auth.require_token",
         )
     shown = f"[{host}]" if ":" in host else host

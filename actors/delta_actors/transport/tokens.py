@@ -12,18 +12,29 @@ from collections import OrderedDict
 
 import trio
 
+from delta_actors.mcp.access import LOOPBACK, Access
 from delta_actors.runtime.actor import Ref
+from delta_protocol.config import AuthConfig
 from delta_protocol.errors import ActorUnavailable, Refused
+from delta_protocol.mcp.bearer import ProtectedResource, describe
 from delta_protocol.wire.auth import Verified, VerifyToken
 from delta_protocol.wire.message import Principal
-
-LOOPBACK = Principal("loopback", "loopback")
 
 KEPT = 256
 """Verified tokens that are remembered."""
 
+_REALM = "delta"
 _LONGEST_TOKEN = 8192
 _PATIENCE = 10.0
+
+
+def access_of(config: AuthConfig, auth: Ref) -> Access:
+    """Return who may come in by `[auth]`, and what the others are told."""
+    doorkeeper = Doorkeeper(auth, required=config.asks)
+    resource = ProtectedResource(_REALM, scopes=config.scopes)
+    if config.chosen == "oauth" and config.public_url and config.issuer:
+        resource = describe(config.public_url, [config.issuer], realm=_REALM, scopes=config.scopes, name="Delta")
+    return Access(doorkeeper.admit, resource, only_loopback=not config.asks)
 
 
 class Doorkeeper:

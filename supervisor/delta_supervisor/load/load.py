@@ -16,6 +16,7 @@ from delta_protocol.codecs import exact_json
 from delta_protocol.config import StackConfig
 from delta_protocol.wire.message import ACTOR_ROLES
 from delta_supervisor.load import connectors as ready
+from delta_supervisor.load.auth import check_auth, resolve_auth
 from delta_supervisor.load.clients import read_client_file
 from delta_supervisor.load.expand import Expander
 from delta_supervisor.load.shape import ConfigurationError, Shaper, dotted, nearest
@@ -119,6 +120,9 @@ def load(flags: Flags, environment: Mapping[str, str], workspace: Path) -> Loade
     state_dir, state_dir_origin = _state_dir(flags, environment, sources, workspace)
     config = Shaper(sources.is_text, sources.origin).struct(sources.tree, StackConfig, ())
     _check(config, sources)
+    secret_of = sources.origins.get(("auth", "introspection", "client_secret"), "")
+    base = next((file.parent for file in files if str(file) == secret_of), workspace)
+    config = msgspec.structs.replace(config, auth=resolve_auth(config.auth, Expander(environment, workspace, base)))
     if not files:
         built_in, notes = ready.built_in(state_dir, workspace, Path(environment.get("HOME") or Path.home()))
         sources.notes.extend(notes)
@@ -241,6 +245,7 @@ def _check(config: StackConfig, sources: _Sources) -> None:
             raise ConfigurationError(
                 f"`{dotted(path)}` is no actor{nearest(role, ACTOR_ROLES)} [{sources.origin(path)}]", path=dotted(path)
             )
+    check_auth(config.auth, sources.origin(("auth",)))
     for name, connector in config.connectors.items():
         where = sources.origin(("connectors", name))
         ready.check_name(name, where)
@@ -259,6 +264,8 @@ def printable(config: StackConfig) -> dict[str, Any]:
     """Return the configuration as plain values, every actor's included, with everything that may be a secret hidden."""
     plain = cast("dict[str, Any]", msgspec.to_builtins(config))
     plain["actors"] = {str(role): msgspec.to_builtins(config.actor(role)) for role in ACTOR_ROLES}
+    if secret := plain["auth"]["introspection"]["client_secret"]:
+        plain["auth"]["introspection"]["client_secret"] = f"(hidden, {len(secret)} characters)"
     for connector in plain["connectors"].values():
         # No setting: it is told as what it is.
         del connector["fault"]
