@@ -6,6 +6,7 @@ import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests import shared_data
@@ -31,6 +32,9 @@ def stack(home: Path) -> Iterator[Stack]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "shared_data: needs the third-party test data (see tests/shared_data.py)")
+    # Time is no property: how long an example takes says how busy the machine is.
+    hypothesis.settings.register_profile("house", deadline=None)
+    hypothesis.settings.load_profile("house")
     config.stash[_TALLY] = {"passed": 0, "failed": 0, "skipped": 0}
 
 
