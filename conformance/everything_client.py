@@ -18,6 +18,7 @@ import trio
 if not __package__:  # started by its path
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from conformance import everything_auth
 from delta_actors.mcp import DeltaClient, McpError
 from delta_actors.mcp.http_client import HttpParameters, open_http
 from delta_protocol.mcp.questions import accept_with_defaults
@@ -106,6 +107,9 @@ SCENARIOS: Mapping[str, Scenario] = {
 async def play(scenario: str, url: str, version: str, context: dict[str, Any]) -> None:
     """Play a scenario. Raises `McpError` where the client gives up, `KeyError` for an unknown scenario."""
     era = ERAS.get(version, "auto")
+    if scenario.startswith(everything_auth.PREFIX):
+        await everything_auth.play(scenario, url, era, context)
+        return
     async with open_http(HttpParameters(url, era=era, capabilities=CAPABILITIES)) as client:
         await SCENARIOS[scenario](client, context)
 
@@ -113,7 +117,7 @@ async def play(scenario: str, url: str, version: str, context: dict[str, Any]) -
 def main(arguments: list[str]) -> int:
     """Play the scenario that the environment names; 64 for a wrong command line."""
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
-    if len(arguments) != 1 or scenario not in SCENARIOS:
+    if len(arguments) != 1 or not (scenario in SCENARIOS or scenario.startswith(everything_auth.PREFIX)):
         print(__doc__, file=sys.stderr)
         return 64
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")

@@ -125,10 +125,16 @@ def run_client_suite(revision: str, chosen: Collection[str] = ()) -> list[Scenar
         return list(pool.map(play, names))
 
 
+def offered_to_clients(revision: str) -> list[str]:
+    """Return the scenarios for clients of that revision without those of extensions that this library does not have."""
+    required, more = _listed(revision, "Client", "client")
+    return [name for name in (*required, *more) if name not in NOT_OFFERED]
+
+
 def _play(name: str, revision: str, *, required: bool) -> Scenario:
     client = f"{sys.executable} {FOLDER / 'everything_client.py'}"
     with tempfile.TemporaryDirectory() as folder:
-        arguments = ("--scenario", name, "--spec-version", revision, "--timeout", "60000", "-o", folder)
+        arguments = ("--scenario", name, "--spec-version", revision, "--timeout", "60000", "-o", folder, "--force")
         _suite("client", "--command", client, *arguments)
         found = next(Path(folder).rglob("checks.json"), None)
         return _read(name, revision, None if found is None else found.parent, required=required)
@@ -166,12 +172,16 @@ def _read(name: str, revision: str, folder: Path | None, *, required: bool) -> S
     return Scenario(name, revision, required, passed, problems, skipped)
 
 
+def cell(scenario: Scenario) -> str:
+    """Return a result as the table has it."""
+    return scenario.result + ("" if scenario.required else " (not scored)")
+
+
 def table(scenarios: Iterable[Scenario]) -> str:
     """Return the results as a Markdown table: a row per scenario, a column per revision."""
     rows: dict[str, dict[str, str]] = {}
     for each in scenarios:
-        kind = "" if each.required else " (not scored)"
-        rows.setdefault(each.name, {})[each.revision] = each.result + kind
+        rows.setdefault(each.name, {})[each.revision] = cell(each)
     lines = ["| scenario | " + " | ".join(REVISIONS) + " |", "|---" * (len(REVISIONS) + 1) + "|"]
     for name, results in rows.items():
         lines.append(f"| `{name}` | " + " | ".join(results.get(revision, "") for revision in REVISIONS) + " |")

@@ -1,0 +1,64 @@
+"""The client under test in the suite's `auth/*` scenarios: connect, list, call, and follow whatever is demanded.
+
+The person is played by a request for the authorisation page, whose redirect is taken as the answer.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import httpx
+
+from delta_actors.mcp import HttpParameters, OAuth, OAuthSettings, open_http
+from delta_actors.mcp.oauth_redirect import Visit
+from delta_protocol.mcp.oauth.registration import Given
+
+PREFIX = "auth/"
+METADATA_URL = "https://conformance-test.local/client-metadata.json"
+"""The client id that the suite knows by its metadata document."""
+
+
+class _Person:
+    """Says yes to every page."""
+
+    redirect_uri = "http://localhost:3000/callback"
+
+    async def follow(self, url: str, state: str) -> str:  # noqa: ARG002 - a listener would tell answers apart by it
+        async with httpx.AsyncClient(timeout=30) as http:
+            response = await http.get(url)
+        return urlsplit(response.headers["location"]).query
+
+
+@asynccontextmanager
+async def _person() -> AsyncGenerator[Visit]:
+    yield _Person()
+
+
+async def play(scenario: str, url: str, era: Literal["auto", "legacy", "modern"], context: dict[str, Any]) -> None:
+    """Play a scenario. Raises `OAuthError` where the client refuses to go on, as some scenarios want."""
+    with tempfile.TemporaryDirectory() as folder:
+        auth = OAuth(url, _settings(scenario, context, Path(folder)), _person)
+        async with open_http(HttpParameters(url, era=era, auth=auth)) as client:
+            await client.list_tools()
+            await client.call_tool("test-tool", b"{}")
+
+
+def _settings(scenario: str, context: dict[str, Any], folder: Path) -> OAuthSettings:
+    key: str | None = context.get("private_key_pem")
+    given = Given(
+        context.get("client_id"),
+        context.get("client_secret"),
+        has_key=key is not None,
+        issuer=context.get("issuer"),
+        metadata_url=METADATA_URL,
+    )
+    grant: Literal["authorization_code", "client_credentials"] = (
+        "client_credentials" if scenario.startswith("auth/client-credentials") else "authorization_code"
+    )
+    algorithm = context.get("signing_algorithm", "ES256")
+    return OAuthSettings(folder, scenario, grant, given, key, algorithm)
