@@ -178,6 +178,8 @@ class AuthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     require_token: bool = False
     scopes: tuple[str, ...] = ()
     """What every token must grant."""
+    implied_scopes: dict[str, tuple[str, ...]] = {}
+    """Which scopes a scope includes, so that a token with the larger one will do."""
     public_url: str | None = None
     """Where clients reach the endpoint: the resource that tokens are for (RFC 9728)."""
     audience: str | None = None

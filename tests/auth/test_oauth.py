@@ -25,6 +25,7 @@ ACCEPT = {"accept": "application/json, text/event-stream"}
 
 def trusting(issuer: Authority, **changes: Any) -> AuthConfig:
     settings = {"issuer": issuer.url, "jwks_url": issuer.jwks_url, "scopes": ("delta",), **changes}
+    settings["implied_scopes"] = {"admin": ("delta",)}
     return AuthConfig(mode="oauth", public_url=PUBLIC, **settings)
 
 
@@ -80,6 +81,7 @@ async def test_tokens_of_the_issuer_open_the_stack_and_others_are_told_where_to_
             answer = await knock(house, token)
             assert (answer.status_code, said(answer).error) == (status, error)
             assert said(answer).parameters["error_description"].startswith(reason)
+        assert (await knock(house, issuer.token(PUBLIC, scope="admin"))).status_code == 200
         good = issuer.token(PUBLIC, scope="delta")
         for _ in range(5):
             assert (await knock(house, good)).status_code == 200

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import runpy
 import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -36,6 +39,7 @@ from tests.mcp.web import KEY, site
 from tests.resource_server.authority import Authority, authority, jwk, part, pem, rsa_key
 
 HERE = "https://h.example/mcp"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "protected_server.py"
 METADATA = "/.well-known/oauth-protected-resource"
 LIST = modern(1, "tools/list")
 WHO = modern(1, "tools/call", name="who", arguments={})
@@ -195,6 +199,44 @@ async def test_forged_tokens_are_refused_with_their_reasons() -> None:
                 assert said.scopes == ("read",)
             assert (await web.modern(LIST, bearer(issuer.token(HERE)))).status_code == 200
         assert other.requests == []
+
+
+async def test_the_example_keeps_the_notes_of_each_person() -> None:
+    example = runpy.run_path(str(EXAMPLE))
+    async with authority() as issuer:
+        trusted = TrustedIssuer(issuer.url, issuer.jwks_url)
+        access = oauth_access(ResourceSettings(example["PUBLIC_URL"], [trusted], scopes=("notes:read",)))
+        async with site(example["server"], authenticate=access) as web:
+            scopes = "notes:read notes:write"
+            ada, bob = (issuer.token(example["PUBLIC_URL"], sub=name, scope=scopes) for name in ("ada", "bob"))
+            add = modern(1, "tools/call", name="add_note", arguments={"text": "tea"})
+            read = modern(2, "tools/call", name="read_notes", arguments={})
+            assert "noted for ada" in (await web.modern(add, bearer(ada))).text
+            assert "tea" in (await web.modern(read, bearer(ada))).text
+            assert "tea" not in (await web.modern(read, bearer(bob))).text
+            small = issuer.token(example["PUBLIC_URL"], scope="notes:read")
+            assert (await web.modern(add, bearer(small))).status_code == 403
+
+
+# acceptance 76
+async def test_no_token_and_no_secret_is_written_or_answered(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with authority() as issuer:
+        asked = Introspection(issuer.introspection_url, "rs", "planted-secret", cache=0.0)
+        trusted = TrustedIssuer(issuer.url, introspection=asked)
+        access = oauth_access(ResourceSettings(HERE, [trusted], timeout=0.2))
+        assert "planted-secret" not in repr(asked) + repr(trusted)
+        tokens = ["planted-opaque", issuer.token(HERE, sub="planted-subject"), issuer.token(HERE, iss="https://other")]
+        async with site(scoped_server(), authenticate=access) as web:
+            answers = [await web.modern(LIST, bearer(token)) for token in tokens]
+            issuer.answer = (401, b"planted-answer")
+            answers += [await web.modern(LIST, bearer(token)) for token in tokens]
+            issuer.answer = (200, b"planted-answer")
+            answers += [await web.modern(LIST, bearer(token)) for token in tokens]
+    written = caplog.text + "".join(answer.text + str(answer.headers) for answer in answers)
+    assert [answer.status_code for answer in answers] == [401, 401, 401, 503, 503, 401, 503, 503, 401]
+    for secret in ("planted", *tokens, "cnM6cGxhbnRlZC1zZWNyZXQ"):
+        assert secret not in written
 
 
 async def test_malformed_credentials_are_a_bad_request() -> None:

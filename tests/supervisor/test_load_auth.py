@@ -63,6 +63,8 @@ def test_the_mode_says_whether_a_token_is_asked_for(tmp_path: Path, text: str, c
         (OAUTH + KEYS + 'algorithms = ["HS256"]', "auth"),
         (OAUTH + KEYS + 'algorithms = ["none"]', "auth"),
         (OAUTH + KEYS + 'scopes = ["a b"]', "auth"),
+        (OAUTH + KEYS + 'implied_scopes = { a = ["b c"] }', "auth"),
+        ('implied_scopes = { "a b" = ["c"] }', "auth"),
         (OAUTH + KEYS + "leeway = 1e9", "auth"),
         (OAUTH + 'jwks_url = "http://as.example/keys"', "auth"),
         (OAUTH.replace("https://delta", "http://delta") + KEYS, "auth"),

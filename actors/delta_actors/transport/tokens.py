@@ -31,9 +31,16 @@ _PATIENCE = 10.0
 def access_of(config: AuthConfig, auth: Ref) -> Access:
     """Return who may come in by `[auth]`, and what the others are told."""
     doorkeeper = Doorkeeper(auth, required=config.asks)
-    resource = ProtectedResource(_REALM, scopes=config.scopes)
+    resource = ProtectedResource(_REALM, scopes=config.scopes, implied=config.implied_scopes)
     if config.chosen == "oauth" and config.public_url and config.issuer:
-        resource = describe(config.public_url, [config.issuer], realm=_REALM, scopes=config.scopes, name="Delta")
+        resource = describe(
+            config.public_url,
+            [config.issuer],
+            realm=_REALM,
+            scopes=config.scopes,
+            implied=config.implied_scopes,
+            name="Delta",
+        )
     return Access(doorkeeper.admit, resource, only_loopback=not config.asks)
 
 

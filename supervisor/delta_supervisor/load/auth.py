@@ -87,7 +87,8 @@ def _check_values(auth: AuthConfig) -> None:
     from delta_protocol.mcp.oauth.urls import check_url
 
     try:
-        check_scopes(auth.scopes)
+        for scopes in (auth.scopes, auth.implied_scopes, *auth.implied_scopes.values()):
+            check_scopes(scopes)
         if auth.public_url is None or auth.issuer is None:
             return
         describe(auth.public_url, [auth.issuer])
