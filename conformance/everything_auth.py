@@ -61,4 +61,5 @@ def _settings(scenario: str, context: dict[str, Any], folder: Path) -> OAuthSett
         "client_credentials" if scenario.startswith("auth/client-credentials") else "authorization_code"
     )
     algorithm = context.get("signing_algorithm", "ES256")
-    return OAuthSettings(folder, scenario, grant, given, key, algorithm)
+    bound = scenario.startswith("auth/dpop")
+    return OAuthSettings(folder, scenario, grant, given, key, algorithm, dpop=bound)

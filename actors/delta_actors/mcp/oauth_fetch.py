@@ -91,6 +91,8 @@ class Reply:
 
     status: int
     body: bytes
+    nonce: str = ""
+    """What the next proof of possession must contain (RFC 9449 8)."""
 
 
 class Fetcher:
@@ -121,11 +123,15 @@ class Fetcher:
                 async with httpcore.AsyncConnectionPool(context, network_backend=self._backend) as pool:
                     request = pool.stream(method, url, headers=list(headers.items()), content=content)
                     async with request as response:
-                        return Reply(response.status, await _read(response, what))
+                        return Reply(response.status, await _read(response, what), _nonce(response))
         except _FAULTS as error:
             words = f"no answer within {TIMEOUT:g} s" if isinstance(error, trio.TooSlowError) else str(error)
             host = urllib.parse.urlsplit(url).netloc
             raise OAuthError(f"{what} cannot be reached at {host}: {words or type(error).__name__}") from None
+
+
+def _nonce(response: httpcore.Response) -> str:
+    return next((value.decode("latin-1") for name, value in response.headers if name.lower() == b"dpop-nonce"), "")
 
 
 async def _read(response: httpcore.Response, what: str) -> bytes:

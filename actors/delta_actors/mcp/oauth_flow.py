@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import secrets
 import time
+from typing import Literal
 
 import msgspec
 import trio
 
 from delta_actors.mcp.oauth_discovery import Found
 from delta_actors.mcp.oauth_fetch import Fetcher
+from delta_actors.mcp.oauth_keys import assertion_of, new_key, proof_of
 from delta_actors.mcp.oauth_redirect import Visitor
 from delta_actors.mcp.oauth_settings import OAuthSettings
 from delta_actors.mcp.oauth_store import Grant, TokenStore
@@ -22,6 +24,8 @@ _TOKEN = "the token endpoint"  # noqa: S105 - what it is, not one
 _REGISTRATION = "the registration endpoint"
 _FORGOTTEN = frozenset({"invalid_client", "unauthorized_client"})
 """Errors by which a server says that it does not know the client (any more)."""
+NONCE_WANTED = "use_dpop_nonce"
+"""The error by which a server asks for a proof with the nonce that it sends along (RFC 9449 8, 9)."""
 _FINAL = _FORGOTTEN | {"invalid_grant"}
 _SETTLE = 30.0
 """Seconds that an exchange which uses something up (a code, a refresh token) may go on after its caller left."""
@@ -41,6 +45,9 @@ class Flow:
         given = self._settings.given
         wanted = given.client_id or given.metadata_url
         known = self._store.grants(self._settings.holder, self._server)
+        if self._settings.dpop:
+            # What was got before that was asked for is not bound, and so does not count.
+            known = tuple(each if each.key else msgspec.structs.replace(each, tokens=None) for each in known)
         if given.client_id is not None:
             return tuple(grant for grant in known if grant.client.client_id == wanted)
         return tuple(grant for grant in known if grant.client.registered or grant.client.client_id == wanted)
@@ -85,7 +92,7 @@ class Flow:
             form = tokens.refresh_form(grant.tokens.refresh_token, grant.resource)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _SETTLE):
             try:
-                got = await self._exchange(grant.issuer, grant.token_endpoint, grant.client, form, grant.tokens)
+                got = await self._exchange(grant, form)
             except TokenRefused as error:
                 if error.error in _FINAL and grant.tokens is not None:
                     spent = msgspec.structs.replace(
@@ -145,10 +152,12 @@ class Flow:
 
     async def _obtain(self, found: Found, client: Client, form: dict[str, str], asked: tuple[str, ...]) -> Grant:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _SETTLE):
-            got = await self._exchange(found.server.issuer, found.server.token_endpoint, client, form, None)
-            grant = msgspec.structs.replace(
-                _grant(self._settings.holder, self._server, found, client), tokens=got, scopes=asked, saved=time.time()
+            asking = msgspec.structs.replace(
+                _grant(self._settings.holder, self._server, found, client),
+                scopes=asked,
+                key=new_key(found.server) if self._settings.dpop else None,
             )
+            grant = msgspec.structs.replace(asking, tokens=await self._exchange(asking, form), saved=time.time())
             await self._store.save(grant)
             for other in self.grants():
                 # The resource has moved: what its former server gave must not be taken for the latest again.
@@ -157,21 +166,22 @@ class Flow:
             return grant
         raise TokenRefused(f"the token endpoint did not settle within {_SETTLE:g} s")
 
-    async def _exchange(
-        self, issuer: str, endpoint: str, client: Client, form: dict[str, str], before: Tokens | None
-    ) -> Tokens:
-        sent, headers = tokens.authenticated(form, client, self._assertion(client, issuer))
-        reply = await self._fetch.post_form(endpoint, _TOKEN, sent, headers)
-        return tokens.read_tokens(reply.status, reply.body, time.time(), before)
-
-    def _assertion(self, client: Client, issuer: str) -> str | None:
-        if client.method != "private_key_jwt" or self._settings.private_key is None:
-            return None
-        # Loads cryptography, which nobody without a key needs.
-        from delta_protocol.mcp.oauth.assertion import client_assertion
-
-        key, algorithm = self._settings.private_key, self._settings.algorithm
-        return client_assertion(client.client_id, issuer, key, algorithm, time.time(), secrets.token_urlsafe(16))
+    async def _exchange(self, grant: Grant, form: dict[str, str]) -> Tokens:
+        """Return what the grant's token endpoint gives; asked again only with the nonce that it wanted."""
+        nonce = ""
+        while True:
+            sent, headers = tokens.authenticated(
+                form, grant.client, assertion_of(grant.client, grant.issuer, self._settings)
+            )
+            if grant.key is not None:
+                headers["dpop"] = proof_of(grant.key, "POST", grant.token_endpoint, nonce=nonce)
+            reply = await self._fetch.post_form(grant.token_endpoint, _TOKEN, sent, headers)
+            asks = grant.key is not None and tokens.error_of(reply.status, reply.body) == NONCE_WANTED
+            if not asks or not reply.nonce or nonce:
+                break
+            nonce = reply.nonce
+        kind: Literal["bearer", "dpop"] = "bearer" if grant.key is None else "dpop"
+        return tokens.read_tokens(reply.status, reply.body, time.time(), grant.tokens, kind=kind)
 
 
 def _pending(found: Found, client: Client, redirect_uri: str, asked: tuple[str, ...]) -> Pending:

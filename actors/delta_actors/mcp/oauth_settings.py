@@ -17,8 +17,9 @@ FOLDER = "oauth"
 class OAuthSettings:
     """Who we are and what we may do. `directory` keeps the tokens, `holder` is whose they are (a connector's name).
 
-    `private_key` is PEM text; `local` allows authorisation servers on this machine and in private networks; `hint` says
-    what a person has to do where nobody can be sent to a sign-in.
+    `private_key` is PEM text; `dpop` asks for tokens that are bound to a key of ours (RFC 9449); `local` allows
+    authorisation servers on this machine and in private networks; `hint` says what a person has to do where nobody can
+    be sent to a sign-in.
     """
 
     directory: Path
@@ -29,6 +30,7 @@ class OAuthSettings:
     algorithm: str = "ES256"
     scopes: tuple[str, ...] = ()
     local: bool = False
+    dpop: bool = False
     hint: str = "sign in first"
 
     def __repr__(self) -> str:
@@ -54,5 +56,6 @@ def settings_of(name: str, config: OAuthConfig, state_dir: Path) -> OAuthSetting
         config.key_algorithm,
         config.scopes,
         config.private_network,
+        config.dpop,
         f"to sign in, run `delta-supervisor login {name}` with the flags that the stack was started with",
     )

@@ -28,7 +28,8 @@ class Grant(msgspec.Struct, frozen=True):
     """What one holder (a connector) has at one authorisation server for one resource.
 
     `server` is the canonical URL that was asked for, `resource` what its metadata calls it. `scopes` were asked for,
-    `wanted` has been asked of us since. `saved` is seconds since the epoch. Without `tokens` only the client is known.
+    `wanted` has been asked of us since. `key` is the private key in PEM that the tokens are bound to. `saved` is
+    seconds since the epoch. Without `tokens` only the client is known.
     """
 
     holder: str
@@ -40,8 +41,12 @@ class Grant(msgspec.Struct, frozen=True):
     tokens: Tokens | None = None
     scopes: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
+    key: str | None = None
     saved: float = 0.0
     version: int = VERSION
+
+    def __repr__(self) -> str:
+        return f"Grant({self.holder!r}, {self.server!r}, {self.issuer!r}, {self.client!r}, {self.tokens!r})"
 
     @property
     def name(self) -> str:

@@ -61,9 +61,9 @@ def parse(header: str) -> tuple[Challenge, ...]:
 
 
 def bearer(headers: Iterable[str]) -> Challenge:
-    """Return the first Bearer challenge of the header's lines, an empty one where there is none."""
+    """Return the first Bearer or DPoP challenge of the header's lines, an empty one where there is none."""
     for each in parse(", ".join(headers)):
-        if each.scheme == "bearer":
+        if each.scheme in ("bearer", "dpop"):
             return each
     return Challenge("bearer")
 

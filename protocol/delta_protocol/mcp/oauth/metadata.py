@@ -20,7 +20,7 @@ class ProtectedResource(msgspec.Struct, frozen=True):
 
 
 class AuthorizationServer(msgspec.Struct, frozen=True):
-    """What is read of RFC 8414 2, with RFC 9207 3 and client id metadata documents."""
+    """What is read of RFC 8414 2, with RFC 9207 3, RFC 9449 5.1 and client id metadata documents."""
 
     issuer: str
     token_endpoint: str
@@ -32,6 +32,7 @@ class AuthorizationServer(msgspec.Struct, frozen=True):
     token_endpoint_auth_methods_supported: tuple[str, ...] | None = None
     authorization_response_iss_parameter_supported: bool | None = None
     client_id_metadata_document_supported: bool | None = None
+    dpop_signing_alg_values_supported: tuple[str, ...] | None = None
 
 
 def read_protected_resource(text: bytes, server: str) -> ProtectedResource:

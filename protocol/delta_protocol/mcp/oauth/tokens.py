@@ -127,9 +127,17 @@ def choose_method(supported: tuple[str, ...] | None, *, secret: bool, key: bool)
     )
 
 
-def read_tokens(status: int, text: bytes, now: float, before: Tokens | None = None) -> Tokens:
+def error_of(status: int, text: bytes) -> str:
+    """Return the error code of an answer, empty where it has none."""
+    return "" if status == 200 else refusal(status, text, "").error
+
+
+def read_tokens(
+    status: int, text: bytes, now: float, before: Tokens | None = None, *, kind: Literal["bearer", "dpop"] = "bearer"
+) -> Tokens:
     """Return the tokens of an answer; `before` lends its refresh token where none comes (RFC 6749 6).
 
+    Only a token of the `kind` that was asked for is taken: a bearer token in place of a bound one would be a downgrade.
     Raises `TokenRefused`, and plain `OAuthError` where the server only cannot answer now.
     """
     if status == 429 or status >= 500:
@@ -141,8 +149,8 @@ def read_tokens(status: int, text: bytes, now: float, before: Tokens | None = No
         lifetime = None if answer.expires_in is None else float(answer.expires_in)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError):
         raise TokenRefused("the token endpoint answered without a token") from None
-    if answer.token_type.lower() != "bearer" or not _is_token(answer.access_token):
-        raise TokenRefused("the token endpoint gave a token that is no bearer token")
+    if answer.token_type.lower() != kind or not _is_token(answer.access_token):
+        raise TokenRefused(f"the token endpoint gave a token that is not of the kind {kind}")
     refresh = answer.refresh_token or (before.refresh_token if before is not None else None)
     scope = tuple(answer.scope.split()) if answer.scope is not None else (before.scope if before is not None else None)
     # A lifetime of nothing, or no number, says nothing: use the token until it is refused.
