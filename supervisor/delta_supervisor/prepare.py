@@ -79,16 +79,19 @@ def prepare(loaded: Loaded, environment: MutableMapping[str, str], *, command: s
     return ground
 
 
-def _reachable(ground: Ground, listener: socket.socket) -> socket.socket:
+def _guarded(ground: Ground, listener: socket.socket) -> socket.socket:
     """Return `listener`; refuse one that other machines can reach where they would need no token (acceptance 78)."""
-    config = ground.loaded.config
-    if config.auth.asks or ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
+    if listener.family not in (socket.AF_INET, socket.AF_INET6):
+        listener.close()
+        raise ConfigurationError("the service manager's socket `http` is no TCP socket", path="http.host")
+    host = listener.getsockname()[0]
+    if ground.loaded.config.auth.asks or ipaddress.ip_address(host).is_loopback:
         return listener
     listener.close()
     raise ConfigurationError(
-        f"`http.host` {config.http.host!r} can be reached from other machines and no token is required: "
-        "set `auth.require_token` to true and make tokens with `delta-supervisor token add NAME`, "
-        'or `auth.mode` to "oauth", or take 127.0.0.1',
+        f"{host} (`http.host`, or a socket of the service manager) can be reached from other machines and no token is "
+        "required: set `auth.require_token` to true and make tokens with `delta-supervisor token add NAME`, or "
+        '`auth.mode` to "oauth", or take 127.0.0.1',
         path="http.host",
     )
 
@@ -100,10 +103,10 @@ def _bind_http(ground: Ground, environment: MutableMapping[str, str], lenient: b
         spare.close()
     http = ground.loaded.config.http
     if given:
-        ground.outside["http"] = given[0]
+        ground.outside["http"] = _guarded(ground, given[0])
     elif http.enabled:
         try:
-            ground.outside["http"] = _reachable(ground, bind_tcp(http.host, http.port))
+            ground.outside["http"] = _guarded(ground, bind_tcp(http.host, http.port))
         except Refused as error:
             if not lenient:
                 raise

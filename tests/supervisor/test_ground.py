@@ -55,6 +55,23 @@ def test_an_open_door_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
     assert not is_held(tmp_path / "state")
 
 
+# acceptance 78
+def test_an_open_door_of_the_service_manager_is_one_too(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, socket; "
+        "listener = socket.create_server(('0.0.0.0', 0)); os.dup2(listener.fileno(), 3); "
+        "os.set_inheritable(3, True); "
+        "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1', LISTEN_FDNAMES='http'); "
+        "os.execv(sys.argv[1], [sys.argv[1], 'up', '--state-dir', sys.argv[2]])"
+    )
+    program = str(Path(sys.executable).parent / "delta-supervisor")
+    command = [sys.executable, "-c", code, program, str(tmp_path / "state")]
+    env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert done.returncode == 78, done.stderr
+    assert "require_token" in done.stderr
+
+
 def test_a_directory_is_closed_to_others(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir(mode=0o755)
