@@ -35,7 +35,7 @@ from delta_protocol.errors import Overloaded, Refused
 from delta_protocol.mcp.oauth import challenge as client_side
 from delta_protocol.wire.message import Principal
 from tests.mcp.samples import Log, modern, request, sample_server
-from tests.mcp.web import KEY, site
+from tests.mcp.web import KEY, routing, site
 from tests.resource_server.authority import Authority, authority, jwk, part, pem, rsa_key
 
 HERE = "https://h.example/mcp"
@@ -306,6 +306,40 @@ async def test_a_token_that_ends_ends_its_session_too() -> None:
             while (answer := await web.post(request(2, "ping"), session)).status_code == 200:
                 await trio.sleep(0.1)
         assert challenge_of(answer).parameters["error_description"].startswith("expired:")
+
+
+async def test_a_stream_ends_soon_after_its_token() -> None:
+    good = {"token"}
+    turned_away: list[str] = []
+
+    async def verify(token: str) -> Principal:
+        if "busy" in good:
+            turned_away.append(token)
+            raise Overloaded("later")
+        if token not in good:
+            raise Refused("revoked")
+        return Principal(token, "token")
+
+    async with site(scoped_server(), authenticate=bearer_access(verify=verify), recheck=0.05) as web:
+        web.http.headers["authorization"] = "Bearer token"
+        session = await web.begin()
+        listen = modern(1, "subscriptions/listen", notifications={"toolsListChanged": True})
+        sse = {"accept": "application/json, text/event-stream"}
+        with trio.fail_after(30):
+            async with (
+                web.http.stream("GET", web.url, headers=session | {"accept": "text/event-stream"}) as legacy,
+                web.http.stream("POST", web.url, json=listen, headers=routing(listen) | sse) as current,
+            ):
+                assert (legacy.status_code, current.status_code) == (200, 200)
+                # Who cannot be asked now has not said no.
+                good.add("busy")
+                while len(turned_away) < 4:
+                    await trio.sleep(0.01)
+                good.clear()
+                await legacy.aread()
+                await current.aread()
+            assert '"result"' in current.text
+        assert (await web.post(request(2, "ping"), session)).status_code == 401
 
 
 async def test_keys_change_while_the_server_runs() -> None:

@@ -50,7 +50,8 @@ class HttpSettings:
     `hosts`, `origins`: allowed beside loopback. `max_requests`: in progress at once; more are answered 503.
     `patience`: how long a request may stay silent before its response becomes a stream. `graceful`: how long requests
     may finish after shutdown. `stall`: how long a client may stop reading before its connection is cut. `connections`:
-    how many may be open, idle ones included; more wait to be accepted.
+    how many may be open, idle ones included; more wait to be accepted. `recheck`: how often the credentials of an open
+    stream are looked at again.
     """
 
     key: bytes
@@ -65,6 +66,7 @@ class HttpSettings:
     graceful: float = 3.0
     stall: float = 15.0
     connections: int = 4096
+    recheck: float = 60.0
 
 
 class HttpServer:
@@ -126,7 +128,7 @@ class HttpServer:
             )
         if exchange.method not in ("POST", "GET", "DELETE"):
             raise _not_allowed(exchange.method)
-        exchange.principal = await self._admit(exchange)
+        exchange.principal = await self._admit(exchange, exchange.started)
         match exchange.method:
             case "POST":
                 await self._post(exchange)
@@ -135,11 +137,12 @@ class HttpServer:
             case _:
                 await self._delete(exchange)
 
-    async def _admit(self, exchange: Exchange) -> Principal:
+    async def _admit(self, exchange: Exchange, since: float) -> Principal:
+        """Return whose request it is, within the deadline that began at `since` (trio time)."""
         access, token = self._access, None
         try:
             token = bearer_token(exchange.headers.all("authorization"))
-            with trio.fail_at(exchange.started + self._executor.deadline):
+            with trio.fail_at(since + self._executor.deadline):
                 principal = await access.authenticate(token, exchange.peer)
         except Invalid as error:
             raise refusal_of(access, error, 400, "invalid_request") from None
@@ -150,6 +153,18 @@ class HttpServer:
             raise HttpRefusal(503, errors.OVERLOADED, "credentials cannot be checked now", headers=[_RETRY]) from None
         check_scopes(access, principal)
         return principal
+
+    async def _wait_dismissed(self, exchange: Exchange) -> None:
+        """Return at shutdown, or once the credentials that opened a stream are no longer good."""
+        while True:
+            with trio.move_on_after(self._settings.recheck):
+                await self._shutdown.wait()
+                return
+            try:
+                await self._admit(exchange, trio.current_time())
+            except HttpRefusal as refusal:
+                if refusal.status != 503:
+                    return
 
     async def _post(self, exchange: Exchange) -> None:
         accepts = http_ladder.read_accept(exchange.headers)
@@ -188,7 +203,7 @@ class HttpServer:
         conversation = self._conversations.name(exchange.principal, call.client)
         if is_listen(call):
             with self._streams.take(call.id):
-                work = partial(self._listen, call, self._wanted(exchange, call, conversation), reply)
+                work = partial(self._listen, exchange, call, self._wanted(exchange, call, conversation), reply)
                 await self._run(exchange, reply, work, cancel_on_leave=True)
             return
         with self._requests.take(call.id):
@@ -201,10 +216,10 @@ class HttpServer:
         except RpcError as error:
             raise HttpRefusal.from_rpc(400, error, call.id) from None
 
-    async def _listen(self, call: IncomingCall, wanted: Wanted, reply: Reply) -> None:
+    async def _listen(self, exchange: Exchange, call: IncomingCall, wanted: Wanted, reply: Reply) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(listen, call, wanted, self._subscribers, reply)
-            await self._shutdown.wait()
+            await self._wait_dismissed(exchange)
             nursery.cancel_scope.cancel()
         result = outgoing.shape(self._executor.identity, call.era, call.method, listen_result(call))
         await reply.finish(Answer(jsonrpc.encode_result(call.id, result)))
@@ -358,7 +373,7 @@ class HttpServer:
         with self._subscribers.subscribe(Wanted(uris=session.state.uris, watcher=watcher)) as subscription:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(subscription.tell, reply)
-                await self._shutdown.wait()
+                await self._wait_dismissed(exchange)
                 nursery.cancel_scope.cancel()
 
     async def _delete(self, exchange: Exchange) -> None:
