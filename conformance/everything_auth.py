@@ -16,6 +16,7 @@ import httpx
 
 from delta_actors.mcp import HttpParameters, OAuth, OAuthSettings, open_http
 from delta_actors.mcp.oauth_redirect import Visit
+from delta_actors.mcp.oauth_settings import GrantKind, IdentityProvider
 from delta_protocol.mcp.oauth.registration import Given
 
 PREFIX = "auth/"
@@ -57,9 +58,24 @@ def _settings(scenario: str, context: dict[str, Any], folder: Path) -> OAuthSett
         issuer=context.get("issuer"),
         metadata_url=METADATA_URL,
     )
-    grant: Literal["authorization_code", "client_credentials"] = (
-        "client_credentials" if scenario.startswith("auth/client-credentials") else "authorization_code"
+    word: str | None = context.get("valid_jwt") or context.get("idp_id_token")
+    provider = None
+    if "idp_token_endpoint" in context:
+        provider = IdentityProvider(context["idp_token_endpoint"], context["idp_client_id"])
+    grant: GrantKind = "authorization_code"
+    if scenario.startswith("auth/client-credentials"):
+        grant = "client_credentials"
+    elif word is not None:
+        grant = "jwt_bearer"
+        (folder / "word.jwt").write_text(word)
+    return OAuthSettings(
+        folder,
+        scenario,
+        grant,
+        given,
+        key,
+        context.get("signing_algorithm", "ES256"),
+        dpop=scenario.startswith("auth/dpop"),
+        assertion=folder / "word.jwt",
+        provider=provider,
     )
-    algorithm = context.get("signing_algorithm", "ES256")
-    bound = scenario.startswith("auth/dpop")
-    return OAuthSettings(folder, scenario, grant, given, key, algorithm, dpop=bound)

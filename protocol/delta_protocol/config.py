@@ -69,8 +69,8 @@ class OAuthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Without any of it the stack registers by itself and a person signs in with `delta-supervisor login NAME`.
     """
 
-    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
-    """`client_credentials`: the stack acts for itself, and nobody signs in."""
+    grant: Literal["authorization_code", "client_credentials", "jwt_bearer"] = "authorization_code"
+    """With the others nobody signs in: `client_credentials` asks as the client, `jwt_bearer` with `assertion_file`."""
     client_id: str | None = None
     client_secret: str | None = None
     private_key: str | None = None
@@ -86,6 +86,12 @@ class OAuthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scopes: tuple[str, ...] = ()
     redirect_port: Port = 8421
     """Where a sign-in comes back to on this machine; the next free one where it is in use."""
+    assertion_file: str | None = None
+    """Read each time a token is asked for: a workload's JWT, or with `idp_token_endpoint` an ID token."""
+    idp_token_endpoint: str | None = None
+    """The identity provider that exchanges the ID token (enterprise-managed authorisation)."""
+    idp_client_id: str | None = None
+    idp_client_secret: str | None = None
     dpop: bool = False
     """Whether tokens are to be bound to a key of the stack's own (RFC 9449)."""
     private_network: bool = False

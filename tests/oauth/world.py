@@ -98,6 +98,8 @@ class AuthorizationServer:
         self.lifetime: float | None = 3600
         self.refreshing = True
         self.token_type = "Bearer"
+        self.grace = 0.0
+        """Seconds that tokens count beyond what is said of them."""
         self.iss: str | None = "right"
         self.clients: dict[str, dict[str, Any]] = {}
         self.access: dict[str, tuple[float, str]] = {}
@@ -179,7 +181,7 @@ class AuthorizationServer:
 
     def _give(self, scope: str) -> Answer:
         token, refresh = f"t-{secrets.token_hex(8)}", f"r-{secrets.token_hex(8)}"
-        self.access[token] = (time.time() + (self.lifetime or 1e9), scope)
+        self.access[token] = (time.time() + (self.lifetime or 1e9) + self.grace, scope)
         answer: dict[str, Any] = {"access_token": token, "token_type": self.token_type}
         if self.lifetime is not None:
             answer["expires_in"] = self.lifetime

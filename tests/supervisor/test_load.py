@@ -129,6 +129,26 @@ MISTAKES = [
         "connectors.a.oauth",
         "headers.Authorization",
     ),
+    (
+        '[connectors.a]\nurl = "http://y"\n[connectors.a.oauth]\ngrant = "jwt_bearer"',
+        "connectors.a.oauth",
+        "assertion_file",
+    ),
+    (
+        '[connectors.a]\nurl = "http://y"\n[connectors.a.oauth]\ngrant = "jwt_bearer"\nassertion_file = "x"',
+        "connectors.a.oauth",
+        "client_id",
+    ),
+    (
+        '[connectors.a]\nurl = "http://y"\n[connectors.a.oauth]\nidp_client_id = "x"',
+        "connectors.a.oauth",
+        "go together",
+    ),
+    (
+        '[connectors.a]\nurl = "http://y"\n[connectors.a.oauth]\nidp_client_id = "x"\nidp_token_endpoint = "https://i"',
+        "connectors.a.oauth",
+        "jwt_bearer",
+    ),
     ('[connectors.get-it]\ncommand = "x"', "connectors.get-it", "get_it"),
     ('[connectors.class]\ncommand = "x"', "connectors.class", "class_server"),
     ('[connectors.journal]\ncommand = "x"', "connectors.journal", "reserved"),

@@ -124,7 +124,7 @@ class OAuth(httpx.Auth):
         if grant is None or grant.tokens is None:
             return None
         now = time.time()
-        renewable = grant.tokens.refresh_token is not None or self._settings.grant == "client_credentials"
+        renewable = grant.tokens.refresh_token is not None or self._settings.grant != "authorization_code"
         if renewable and grant.tokens.is_due(now):
             try:
                 return await self._refreshed(grant.tokens.access_token)
@@ -142,7 +142,7 @@ class OAuth(httpx.Auth):
             self._grant = latest
             assert latest.access_token is not None
             return latest.access_token
-        if refused is not None and "refresh" not in done:
+        if refused is not None and "refresh" not in done and self._settings.grant == "authorization_code":
             done.append("refresh")
             try:
                 return await self._refreshed(refused)
@@ -197,7 +197,7 @@ class OAuth(httpx.Auth):
 
     async def _obtain(self, named: str | None, wanted: tuple[str, ...]) -> Grant:
         found = await discover(self._fetch, self._server, named, self._settings.given.issuer)
-        if self._settings.grant == "client_credentials":
+        if self._settings.grant != "authorization_code":
             return await self._flow.ask(found, wanted)
         assert self._visitor is not None, "asked for only with one"
         return await self._flow.sign_in(found, wanted, self._visitor)

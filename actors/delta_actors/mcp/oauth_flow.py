@@ -12,6 +12,7 @@ import trio
 from delta_actors.mcp.oauth_discovery import Found
 from delta_actors.mcp.oauth_fetch import Fetcher
 from delta_actors.mcp.oauth_keys import assertion_of, new_key, proof_of
+from delta_actors.mcp.oauth_own import own_form
 from delta_actors.mcp.oauth_redirect import Visitor
 from delta_actors.mcp.oauth_settings import OAuthSettings
 from delta_actors.mcp.oauth_store import Grant, TokenStore
@@ -70,13 +71,13 @@ class Flow:
         raise AssertionError("not reached: the second round returns or raises")
 
     async def ask(self, found: Found, challenged: tuple[str, ...]) -> Grant:
-        """Get a token for the client itself (client credentials). Raises `OAuthError`."""
+        """Get a token without anybody signing in. Raises `OAuthError`."""
         asked = tuple(scope for scope in self._scopes(found, challenged) if scope != scopes.OFFLINE)
         client = registration.known_client(self._settings.given, found.server)
-        if client is None or client.method == "none":
+        if client is None or (client.method == "none" and self._settings.grant == "client_credentials"):
             raise ConfigurationNeeded("client credentials need a `client_id` with a `client_secret` or a `private_key`")
         self._check_bound(found)
-        form = tokens.client_credentials_form(found.resource.resource, asked)
+        form = await own_form(self._settings, self._fetch, found.server.issuer, found.resource.resource, asked)
         return await self._obtain(found, client, form, asked)
 
     async def refresh(self, grant: Grant) -> Grant:
@@ -84,8 +85,8 @@ class Flow:
 
         Raises `OAuthError`. What a server refuses for good is dropped, so that it is not tried again.
         """
-        if self._settings.grant == "client_credentials":
-            form = tokens.client_credentials_form(grant.resource, grant.scopes)
+        if self._settings.grant != "authorization_code":
+            form = await own_form(self._settings, self._fetch, grant.issuer, grant.resource, grant.scopes)
         elif grant.tokens is None or grant.tokens.refresh_token is None:
             raise TokenRefused("there is no refresh token")
         else:

@@ -19,7 +19,7 @@ from delta_supervisor.load.expand import Expander, Missing
 from delta_supervisor.load.names import fault_of, identifier
 from delta_supervisor.load.shape import ConfigurationError, nearest
 
-SECRETS = ("client_secret", "private_key")
+SECRETS = ("client_secret", "private_key", "idp_client_secret")
 """The keys of `oauth` that are secrets."""
 
 
@@ -60,6 +60,14 @@ def _check_oauth(path: str, connector: ConnectorConfig, oauth: OAuthConfig, wher
         problem = f"`{path}.oauth` has a secret or a key, and needs the `client_id` that it belongs to"
     elif oauth.grant == "client_credentials" and not (oauth.client_secret or oauth.private_key):
         problem = f"`{path}.oauth` with client_credentials needs `client_id`, and `client_secret` or `private_key`"
+    elif (oauth.grant == "jwt_bearer") != (oauth.assertion_file is not None):
+        problem = f"`{path}.oauth`: the grant `jwt_bearer` and an `assertion_file` go together"
+    elif oauth.grant == "jwt_bearer" and oauth.client_id is None and oauth.client_metadata_url is None:
+        problem = f"`{path}.oauth` with jwt_bearer needs a `client_id`"
+    elif (oauth.idp_token_endpoint is None) != (oauth.idp_client_id is None):
+        problem = f"`{path}.oauth`: `idp_token_endpoint` and `idp_client_id` go together"
+    elif oauth.idp_token_endpoint is not None and oauth.grant != "jwt_bearer":
+        problem = f"`{path}.oauth`: an identity provider is for the grant `jwt_bearer`"
     else:
         return
     raise ConfigurationError(f"{problem} [{where}]", path=f"{path}.oauth")
@@ -93,10 +101,12 @@ def _expand(path: str, connector: ConnectorConfig, expander: Expander) -> Connec
 
 
 def _expand_oauth(path: str, oauth: OAuthConfig, expander: Expander) -> OAuthConfig:
-    texts = ("client_id", "issuer", "client_metadata_url")
+    texts = ("client_id", "issuer", "client_metadata_url", "idp_token_endpoint", "idp_client_id")
     given: dict[str, str | None] = {name: getattr(oauth, name) for name in (*texts, *SECRETS)}
+    file = oauth.assertion_file
     return msgspec.structs.replace(
         oauth,
+        assertion_file=file and expander.folder(file, field=f"{path}.assertion_file"),
         **{
             name: (expander.text if name in texts else expander.secret)(value, field=f"{path}.{name}")
             for name, value in given.items()

@@ -51,7 +51,7 @@ class Expander:
         return self.path(text, field=field)
 
     def folder(self, text: str, *, field: str) -> str:
-        """Return `text` as an absolute folder; relative ones start at the configuration file's folder."""
+        """Return `text` as an absolute path; relative ones start at the configuration file's folder."""
         return str((self._base / self.path(text, field=field)).resolve())
 
     def _replace(self, match: re.Match[str], field: str) -> str:
