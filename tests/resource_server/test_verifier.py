@@ -77,7 +77,7 @@ async def test_a_key_replaced_under_its_name_is_found_too() -> None:
 async def test_known_keys_serve_while_the_issuer_is_down_but_not_for_ever() -> None:
     async with authority() as issuer:
         down = by_keys(issuer, keys=KeyTimes(fresh=0.0))
-        short = by_keys(issuer, keys=KeyTimes(fresh=0.0, stale=0.0, refetch=0.0))
+        short = by_keys(issuer, keys=KeyTimes(fresh=0.0, stale=-1.0, refetch=0.0))
         token = issuer.token(HERE)
         await down.verify(token)
         with pytest.raises(VerificationUnavailable):
