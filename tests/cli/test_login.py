@@ -42,7 +42,7 @@ async def login(stack: Stack, *arguments: str, env: Mapping[str, str] | None = N
                 if address is not None and not opened:
                     opened = True
                     async with httpx.AsyncClient(follow_redirects=True) as http:
-                        assert "Signed in" in (await http.get(address.strip())).text
+                        assert "has arrived" in (await http.get(address.strip())).text
 
         with trio.fail_after(60):
             async with trio.open_nursery() as readers:

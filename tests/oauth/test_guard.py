@@ -178,3 +178,17 @@ async def test_a_place_without_a_document_makes_room_for_the_next() -> None:
         "/.well-known/openid-configuration/t",
         "/t/.well-known/openid-configuration",
     ]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_place_in_trouble_is_not_taken_for_an_empty_one(status: int) -> None:
+    seen: list[str] = []
+
+    def handle(asked: Asked) -> Answer:
+        seen.append(asked.path)
+        return Answer(status)
+
+    async with web(handle) as origin:
+        with pytest.raises(OAuthError, match=f"HTTP {status}"):
+            await discover(Fetcher(GuardedBackend(local=True)), f"{origin}/mcp", None, None)
+    assert len(seen) == 1

@@ -47,16 +47,25 @@ async def _resource(fetch: Fetcher, server: str, named: str | None) -> Protected
     """Return the first document found: where the challenge says, at the path's place, at the root (spec 1.16)."""
     places = dict.fromkeys((*((named,) if named else ()), *urls.resource_urls(server)))
     for place in places:
-        reply = await fetch.get(place, _RESOURCE)
-        if reply.status == 200:
-            return metadata.read_protected_resource(reply.body, server)
+        document = await _document(fetch, place, _RESOURCE)
+        if document is not None:
+            return metadata.read_protected_resource(document, server)
     # Servers from before RFC 9728 are their own authorisation server, at their root (spec 2025-03-26).
     return ProtectedResource(urls.canonical_resource(server), (urls.origin(server),))
 
 
 async def _server(fetch: Fetcher, issuer: str) -> AuthorizationServer:
     for place in urls.issuer_urls(issuer):
-        reply = await fetch.get(place, _SERVER)
-        if reply.status == 200:
-            return metadata.read_authorization_server(reply.body, issuer)
+        document = await _document(fetch, place, _SERVER)
+        if document is not None:
+            return metadata.read_authorization_server(document, issuer)
     raise MetadataRefused(f"{issuer} has no metadata at {' or '.join(urls.issuer_urls(issuer))}")
+
+
+async def _document(fetch: Fetcher, place: str, what: str) -> bytes | None:
+    """Return the document at a place, None where there is none. Raises `OAuthError` where the server is in trouble:
+    what another place says then may not be what this one would have said."""
+    reply = await fetch.get(place, what)
+    if reply.status == 429 or reply.status >= 500:
+        raise OAuthError(f"{what} cannot be had now: {place} answers with HTTP {reply.status}")
+    return reply.body if reply.status == 200 else None

@@ -24,6 +24,8 @@ MAX_BODY = 256 << 10
 TIMEOUT = 15.0
 """Seconds for a whole request, name and all."""
 MAX_ADDRESSES = 8
+ADDRESS_TIMEOUT = 3.0
+"""Seconds that one address has to answer: a family that leads nowhere must leave time for the other."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 _FAULTS = (
@@ -70,10 +72,11 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         for address in addresses:
             if fault := fault_of(address, local=self._local):
                 raise MetadataRefused(f"nothing is sent to {host}: {fault}")
+        patience = ADDRESS_TIMEOUT if timeout is None else min(timeout, ADDRESS_TIMEOUT)
         last: Exception = httpcore.ConnectError(f"{host} has no address")
         for address in addresses:
             try:
-                return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+                return await self._inner.connect_tcp(address, port, patience, local_address, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 last = error
         raise last

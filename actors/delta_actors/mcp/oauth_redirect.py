@@ -20,7 +20,7 @@ PORTS = 20
 """How many ports are tried, from the configured one up."""
 _REQUEST_TIMEOUT = 10.0
 _MAX_HEAD = 32 << 10
-_DONE = b"<!doctype html><title>delta</title><p>Signed in. You may close this page and go back to the terminal."
+_DONE = b"<!doctype html><title>delta</title><p>The answer has arrived. Close this page: the terminal says how it went."
 _STRANGE = b"<!doctype html><title>delta</title><p>This is not the answer to a sign-in that is under way."
 
 
