@@ -20,6 +20,7 @@ from delta_actors.mcp import (
     DeltaServer,
     HttpSettings,
     Introspection,
+    KeyTimes,
     RequestContext,
     ResourceSettings,
     ServerSettings,
@@ -30,7 +31,6 @@ from delta_actors.mcp import (
     serve_http,
     token_hash,
 )
-from delta_actors.mcp.resource_server_keys import KeyTimes
 from delta_protocol.errors import Overloaded, Refused
 from delta_protocol.mcp.oauth import challenge as client_side
 from delta_protocol.wire.message import Principal

@@ -9,8 +9,7 @@ import pytest
 import trio
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
-from delta_actors.mcp import Introspection, ResourceSettings, TokenVerifier, TrustedIssuer
-from delta_actors.mcp.resource_server_keys import KeyTimes
+from delta_actors.mcp import Introspection, KeyTimes, ResourceSettings, TokenVerifier, TrustedIssuer
 from delta_protocol.mcp.access_tokens import InvalidToken, VerificationUnavailable
 from tests.resource_server.authority import Authority, authority, jwk, rsa_key
 

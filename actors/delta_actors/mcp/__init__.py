@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from delta_actors.mcp.resource_server import TokenVerifier as TokenVerifier
     from delta_actors.mcp.resource_server import TrustedIssuer as TrustedIssuer
     from delta_actors.mcp.resource_server_introspection import Introspection as Introspection
+    from delta_actors.mcp.resource_server_keys import KeyTimes as KeyTimes
 
 _LAZY = {
     "HttpParameters": "http_client",
@@ -78,6 +79,7 @@ _LAZY = {
     **dict.fromkeys(("Access", "bearer_access", "oauth_access", "open_access", "token_hash"), "access"),
     **dict.fromkeys(("ResourceSettings", "TokenVerifier", "TrustedIssuer"), "resource_server"),
     "Introspection": "resource_server_introspection",
+    "KeyTimes": "resource_server_keys",
 }
 
 

@@ -22,7 +22,7 @@ from delta_protocol.mcp.bearer import REALM, ProtectedResource
 from delta_protocol.wire.message import Principal
 
 if TYPE_CHECKING:
-    from delta_actors.mcp.resource_server import ResourceSettings, TokenVerifier
+    from delta_actors.mcp.resource_server import ResourceSettings
 
 logger = logging.getLogger(__name__)
 
@@ -92,11 +92,7 @@ def oauth_access(settings: ResourceSettings) -> Access:
     """
     from delta_actors.mcp.resource_server import TokenVerifier
 
-    return verifier_access(TokenVerifier(settings))
-
-
-def verifier_access(verifier: TokenVerifier) -> Access:
-    """Let in whom `verifier` knows; for those who keep it, for its figures."""
+    verifier = TokenVerifier(settings)
 
     async def admit(token: str | None, _peer: str | None) -> Principal:
         if token is None:

@@ -43,9 +43,6 @@ class KeySet:
         items = cast("list[object]", keys)
         return cls(cast("dict[str, Any]", each) for each in items if isinstance(each, dict))
 
-    def __len__(self) -> int:
-        return len(self._keys)
-
     def may_sign(self, token: Jwt, algorithm: str) -> tuple[jwt.PyJWK, ...]:
         """Return the keys that the token may be signed with: those of its `kid`, some where it names none."""
         fitting = [
