@@ -1,6 +1,7 @@
 """The server under test: everything that the official conformance suite asks a server to expose.
 
-Usage: everything_server.py stdio | http PORT. Over HTTP it prints its URL as the first line.
+Usage: everything_server.py stdio | http PORT [--era legacy | modern]. Over HTTP it prints its URL as the first line.
+With an era it speaks that one alone.
 """
 
 from __future__ import annotations
@@ -25,16 +26,26 @@ from delta_actors.mcp import (
     HttpSettings,
     PromptMessage,
     ResourceContents,
+    ServerSettings,
     TextContent,
     serve_http,
 )
+from delta_protocol.mcp.versions import Era
 
+BOTH: tuple[Era, ...] = ("legacy", "modern")
+ALONE: dict[str, tuple[Era, ...]] = {"legacy": ("legacy",), "modern": ("modern",)}
 SIMPLE = "This is a simple prompt for testing."
 
 
-def build() -> DeltaServer:
-    """Return the server with everything on it."""
-    server = DeltaServer("delta-everything", "1.0.0", title="Everything", instructions="For conformance tests.")
+def build(eras: tuple[Era, ...] = BOTH) -> DeltaServer:
+    """Return the server with everything on it, speaking these eras."""
+    server = DeltaServer(
+        "delta-everything",
+        "1.0.0",
+        title="Everything",
+        instructions="For conformance tests.",
+        settings=ServerSettings(eras=eras),
+    )
     everything_tools.add_content(server)
     everything_tools.add_reports(server)
     everything_tools.add_legacy_questions(server)
@@ -107,22 +118,25 @@ def _add_prompts(server: DeltaServer) -> None:
         return [word for word in ("paris", "park", "party") if word.startswith(value)]
 
 
-async def serve(port: int, host: str = "127.0.0.1") -> None:
+async def serve(port: int, eras: tuple[Era, ...] = BOTH, host: str = "127.0.0.1") -> None:
     """Serve over HTTP until interrupted; 0 is any free port."""
     settings = HttpSettings(key=secrets.token_bytes(32))
     with socket.create_server((host, port)) as listener:
         async with trio.open_nursery() as nursery:
-            await nursery.start(serve_http, build(), [listener], settings, trio.Event())
+            await nursery.start(serve_http, build(eras), [listener], settings, trio.Event())
             print(f"http://localhost:{listener.getsockname()[1]}{settings.path}", flush=True)
 
 
 def main(arguments: list[str]) -> int:
     """Run the transport that the first argument names; 64 for a wrong command line."""
+    eras = BOTH
+    if arguments[-2:-1] == ["--era"] and arguments[-1] in ALONE:
+        arguments, eras = arguments[:-2], ALONE[arguments[-1]]
     match arguments:
         case ["stdio"]:
-            build().run()
+            build(eras).run()
         case ["http", port] if port.isdigit():
-            trio.run(serve, int(port))
+            trio.run(serve, int(port), eras)
         case _:
             print(__doc__, file=sys.stderr)
             return 64

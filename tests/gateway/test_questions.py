@@ -161,6 +161,24 @@ async def test_a_modern_connector_may_ask_over_a_shared_session_and_a_legacy_one
             assert (text == "file:///home") == (back == "modern"), text
 
 
+@pytest.mark.parametrize("back", ["legacy", "modern"])
+@pytest.mark.parametrize("front", ["legacy", "modern"])
+async def test_a_program_may_be_asked_while_it_reads(front: Era, back: str, tmp_path: Path) -> None:
+    async with asking(tmp_path, back) as house, client_of(house, front) as client:
+        person = Person()
+        assert "Ada" in await said(client, "delta", person, code="return await asker.get_name({});")
+        assert person.asked[0][1]["message"] == "asker asks: Your name?"
+
+
+@pytest.mark.parametrize("back", ["legacy", "modern"])
+async def test_a_client_of_rounds_is_not_asked_while_changes_are_made(back: str, tmp_path: Path) -> None:
+    async with asking(tmp_path, back, reviewed=True, mode="full") as house, client_of(house, "modern") as client:
+        person = Person()
+        text = await said(client, "delta", person, code='await asker.greet({greeting: "Hi"});')
+        assert "cannot be asked while changes are made" in text
+        assert not person.asked
+
+
 # acceptance 53
 @pytest.mark.parametrize("back", ["legacy", "modern"])
 async def test_two_hundred_clients_with_equal_ids_get_their_own_answers(back: str, tmp_path: Path) -> None:

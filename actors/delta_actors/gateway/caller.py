@@ -38,6 +38,7 @@ class Caller:
         self._context = context
         self._doing = ""
         self._exact = exact
+        self._changing = False
         self._count = 0.0
         self._total: float | None = None
 
@@ -50,6 +51,12 @@ class Caller:
         elif isinstance(item, Question):
             return await self._ask(item)
         return None
+
+    def changing(self) -> None:
+        """From now on changes are made. A client that is asked in rounds is asked no more: its answer would begin
+        everything anew.
+        """
+        self._changing = True
 
     async def _progress(self, item: Progress) -> None:
         if self._exact:
@@ -107,6 +114,9 @@ class Caller:
         await self._context.progress(self._count, self._total, self._doing)
 
     async def _ask(self, question: Question) -> Answer:
+        if self._changing and self._context.can_suspend:
+            why = "its client cannot be asked while changes are made; ask when the task is planned, or call it directly"
+            return Answer(error=exact_json.encode({"code": _METHOD_NOT_FOUND, "message": why}))
         try:
             return Answer(result=await self._context.ask_client(question.method, named(question)))
         except ClientCannot as error:

@@ -45,6 +45,7 @@ class Deltas:
 
     async def _until_deadline(self, caller: Caller, request: Request[DeltaReport], delta: str) -> DeltaReport:
         """Ask, and where no answer comes look up what became of it. A cancelled caller cancels the request."""
+        caller.changing()
         lost: ActorCrashed | None = None
         with trio.move_on_at(caller.deadline):
             try:

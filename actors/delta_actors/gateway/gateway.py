@@ -28,6 +28,7 @@ from delta_protocol.changes.model import DeltaState
 from delta_protocol.codecs import exact_json
 from delta_protocol.config import LimitsConfig
 from delta_protocol.errors import LimitExceeded, Overloaded
+from delta_protocol.mcp.mirrors import Mirror
 from delta_protocol.wire.journal import DeltaReport, Replan
 from delta_protocol.wire.message import Json
 from delta_protocol.wire.registry import PassTool
@@ -100,6 +101,11 @@ class Gateway:
         self._answered()
         surface = self._shown(catalogue)
         return self._conversations.listed(context.conversation, catalogue, lambda: surface.definitions)
+
+    def mirrors(self, name: str) -> Sequence[Mirror]:
+        """Return the arguments of a passed tool that a client over HTTP repeats in headers."""
+        passed = self._surface.passed.get(name) if self._surface is not None else None
+        return passed.mirrors if passed is not None else ()
 
     async def wait_changed(self) -> None:
         """Return when a new conversation would be shown something else than when this last returned."""

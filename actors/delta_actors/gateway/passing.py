@@ -10,6 +10,7 @@ from delta_protocol.answers.definitions import DELTA, DELTA_APPLY, DELTA_READ
 from delta_protocol.catalogue.model import Catalogue, Connector, Effect, Tool
 from delta_protocol.catalogue.offers import short_name
 from delta_protocol.codecs import exact_json
+from delta_protocol.mcp.mirrors import BadMirror, Mirror, find_mirrors
 from delta_protocol.wire.message import Json
 
 _OURS = frozenset({DELTA, DELTA_READ, DELTA_APPLY})
@@ -22,6 +23,8 @@ class Passed:
     connector: str
     tool: str
     definition: Json
+    mirrors: tuple[Mirror, ...] = ()
+    """The arguments that a client over HTTP repeats in headers."""
 
 
 def passed_tools(catalogue: Catalogue) -> Mapping[str, Passed]:
@@ -42,8 +45,15 @@ def passed_tools(catalogue: Catalogue) -> Mapping[str, Passed]:
         alone = counts[tool.name] == 1 and tool.name not in _OURS
         name = short_name(tool.name if alone else f"{connector.name}_{tool.name}")
         if name not in passed:
-            passed[name] = Passed(connector.name, tool.name, _definition(connector, tool, name))
+            passed[name] = Passed(connector.name, tool.name, _definition(connector, tool, name), _mirrors(tool))
     return passed
+
+
+def _mirrors(tool: Tool) -> tuple[Mirror, ...]:
+    try:
+        return find_mirrors(tool.input_schema)
+    except BadMirror:
+        return ()
 
 
 def _definition(connector: Connector, tool: Tool, name: str) -> Json:

@@ -46,6 +46,8 @@ class OpenCall:
         self.on_question = on_question
         self.on_notification = on_notification
         """Takes what else belongs to this request alone: by its stream, or by its subscription."""
+        self.questions = 0
+        """How many of the server's questions wait for its caller's answers."""
         self.sent = False
         """Whether the whole message may have reached the peer."""
         self.abandoned = False
@@ -85,8 +87,12 @@ class OpenCall:
         answer, answered = trio.open_memory_channel[Json | Exception](1)
         self._questions.append((method, params, answer))
         self._wake.set()
-        async with answered:
-            result = await answered.receive()
+        self.questions += 1
+        try:
+            async with answered:
+                result = await answered.receive()
+        finally:
+            self.questions -= 1
         if isinstance(result, Exception):
             raise result
         return result

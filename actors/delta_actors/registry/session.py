@@ -87,8 +87,10 @@ class Session:
 
     @contextmanager
     def heard_by(self, hearer: OnNotification) -> Generator[None, None, None]:
-        """Let `hearer` have, for the block, the log messages that name no call: where a session belongs to one
-        conversation they go to its newest call, else to nobody.
+        """Let `hearer` have, for the block, the log messages that name no call.
+
+        Where a session belongs to one conversation they go to its newest call. A modern server logs only for a request
+        that wants it and while that runs: there they go to the only one that does. Else to nobody.
         """
         self._hearers.append(hearer)
         try:
@@ -104,8 +106,10 @@ class Session:
                     self.on_updated(uri)
         elif method != LOG_MESSAGE:
             self.on_told(method, params)
-        elif self.bound and self._hearers:
-            self._hearers[-1](method, params)
+        elif self._hearers:
+            modern = self._client is not None and self._client.era == "modern"
+            if self.bound or (modern and len(self._hearers) == 1):
+                self._hearers[-1](method, params)
 
     async def attend(
         self, client: DeltaClient, listening: Listening, follow: Callable[[], Awaitable[None]] | None = None

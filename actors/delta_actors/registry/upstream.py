@@ -300,7 +300,13 @@ class Upstream:
             return None
         if self.config.session == "principal":
             return call.principal.id
-        return f"{call.principal.id} {call.origin.conversation}" if call.origin is not None else None
+        if call.origin is None:
+            return None
+        key = f"{call.principal.id} {call.origin.conversation}"
+        if self._listener.era(self.name) == "modern":
+            return key
+        # A legacy server is told once what its client can do; a modern client says it anew with every request.
+        return f"{key} {' '.join(call.origin.capabilities)}"
 
     def _make_room(self) -> None:
         if len(self._more) < MAX_SESSIONS:
@@ -357,7 +363,9 @@ class Upstream:
         self._nursery.start_soon(session.attend, client, Listening(client, following.announced), following.run)
 
     async def _joined(self, client: DeltaClient, session: Session) -> None:
-        """A session beside the first lists nothing."""
+        """A session beside the first lists tools only to learn which arguments its headers repeat (spec 1.5)."""
+        if client.era == "modern" and self.config.url is not None:
+            await client.list_tools()
         self._nursery.start_soon(session.attend, client, Listening(client, ()))
 
     async def watch(self, uri: str, call: Call, *, wanted: bool) -> None:

@@ -65,6 +65,13 @@ async def where(context: RequestContext) -> str:
 
 
 @server.tool(read_only=True)
+async def get_name(context: RequestContext) -> str:
+    """Ask while it only reads."""
+    (name,) = await context.ask(elicit("Your name?", FORM))
+    return str(json.loads(name)["content"]["name"])
+
+
+@server.tool(read_only=True)
 async def get_token(token: str, delay: float) -> str:
     """Give the token back after a while."""
     await trio.sleep(delay)
