@@ -322,6 +322,19 @@ async def test_a_refused_code_is_an_error_in_words(tmp_path: Path) -> None:
             await called(given, OAuth(given.url, settings(tmp_path), Browser().visitor()))
 
 
+async def test_an_endpoint_that_repeats_a_secret_is_not_repeated(tmp_path: Path) -> None:
+    async with world() as given:
+        await called(given, OAuth(given.url, settings(tmp_path), Browser().visitor()))
+        refresh = next(iter(given.server.refresh))
+        given.server.revoke()
+        said = Answer(400, {"error": "invalid_client", "error_description": f"no {refresh} here"})
+        given.server._token = lambda form: said  # type: ignore[method-assign]
+        flow = OAuth(given.url, settings(tmp_path))._flow
+        with pytest.raises(TokenRefused, match="invalid_client") as error:
+            await flow.refresh(flow.grants()[0])
+        assert refresh not in error.value.message
+
+
 async def _age(given: World, state: Path, seconds: float) -> None:
     """Make what is kept older."""
     grant = grants(given, state)[0]

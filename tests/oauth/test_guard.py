@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import ssl
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import httpcore
 import pytest
 import trio
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from delta_actors.mcp import HttpParameters, OAuth, OAuthSettings, open_http
 from delta_actors.mcp.oauth_discovery import discover
@@ -178,6 +184,56 @@ async def test_a_place_without_a_document_makes_room_for_the_next() -> None:
         "/.well-known/openid-configuration/t",
         "/t/.well-known/openid-configuration",
     ]
+
+
+async def test_tls_checks_the_name_though_the_connection_goes_to_an_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(certificate(tmp_path, "as.test"))
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "as.test.pem"))
+    monkeypatch.setattr("delta_actors.mcp.oauth_fetch._trust", lambda: trusting)
+
+    async def answer(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        try:
+            async with stream:
+                await stream.receive_some(4096)
+                await stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\ntrue")
+        except trio.BrokenResourceError:
+            return
+
+    async def here(host: str, port: int) -> Sequence[str]:
+        return ["127.0.0.1"]
+
+    async with trio.open_nursery() as nursery:
+        serve = partial(trio.serve_ssl_over_tcp, answer, 0, served, host="127.0.0.1")
+        listeners = await nursery.start(serve)
+        port = listeners[0].transport_listener.socket.getsockname()[1]
+        fetch = Fetcher(GuardedBackend(local=True, resolver=here))
+        assert (await fetch.get(f"https://as.test:{port}/", "it")).body == b"true"
+        with pytest.raises(OAuthError, match="evil"):
+            await fetch.get(f"https://evil.test:{port}/", "it")
+        nursery.cancel_scope.cancel()
+
+
+def certificate(folder: Path, name: str) -> Path:
+    """Make a key and a certificate for `name` that vouches for itself, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    called = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder(called, called, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    file = folder / f"{name}.pem"
+    file.write_bytes(private + made.public_bytes(pem))
+    return file
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])

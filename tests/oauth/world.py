@@ -210,6 +210,8 @@ class Resource:
         """A scope that `tools/call` needs beyond any token."""
         self.body: bytes = b""
         self.open = False
+        self.refusing = ""
+        """What every call is refused with, if anything."""
 
     @property
     def url(self) -> str:
@@ -232,6 +234,8 @@ class Resource:
         if asked.json["method"] == "tools/call" and self.call_scope and self.call_scope not in scope.split():
             extra = f'Bearer error="insufficient_scope", scope="{self.call_scope}"'
             return Answer(403, b"", {"www-authenticate": extra})
+        if asked.json["method"] == "tools/call" and self.refusing:
+            return Answer(403, self.refusing.encode())
         result: dict[str, Any] = {"resultType": "complete", "content": [{"type": "text", "text": "done"}]}
         if asked.json["method"] == "server/discover":
             result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}

@@ -77,3 +77,15 @@ async def test_credentials_of_its_own_are_sent_and_nothing_else_tried(tmp_path: 
             status = await service_when(await started(system), "wiki", lambda each: "401" in each.detail)
             assert "login" not in status.detail
         assert set(given.resource.sent()) == {"Bearer own"}
+
+
+async def test_a_connector_that_repeats_its_token_is_not_repeated(tmp_path: Path) -> None:
+    async with world() as given:
+        await sign_in(given, tmp_path)
+        token = next(iter(given.server.access))
+        async with registry(tmp_path, {"wiki": ConnectorConfig(url=given.url)}) as system:
+            await catalogue_when(await started(system), listed("wiki"))
+            given.resource.refusing = f"{token} may not do that"
+            refused = await from_(system, Role.SANDBOX).ask(ReadTool("wiki", "get_note", b"{}"))
+            assert "may not do that" in refused.message
+            assert token not in refused.message

@@ -6,7 +6,7 @@ An `httpx.Auth`, so every request of a connection passes it: calls, notices, the
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from urllib.parse import urlsplit
 
 import httpx
@@ -40,13 +40,20 @@ class OAuth(httpx.Auth):
     """
 
     def __init__(
-        self, server: str, settings: OAuthSettings, visitor: Visitor | None = None, fetch: Fetcher | None = None
+        self,
+        server: str,
+        settings: OAuthSettings,
+        visitor: Visitor | None = None,
+        *,
+        on_token: Callable[[str], None] = lambda _token: None,
     ) -> None:
+        """`on_token` hears each token that is sent, so that whoever shows what the server says can leave it out."""
+        self._on_token = on_token
         self._server = urls.canonical_resource(server)
         self._settings = settings
         self._visitor = visitor
         local = settings.local or urls.is_private(urlsplit(server).hostname or "")
-        self._fetch = fetch or Fetcher(GuardedBackend(local=local))
+        self._fetch = Fetcher(GuardedBackend(local=local))
         self._store = TokenStore(settings.directory)
         self._flow = Flow(self._server, settings, self._store, self._fetch)
         self._grant: Grant | None = None
@@ -109,6 +116,7 @@ class OAuth(httpx.Auth):
             request.headers.pop(name, None)
         if token is None:
             return
+        self._on_token(token)
         key = self._grant.key if self._grant is not None and self._grant.access_token == token else None
         request.headers["authorization"] = f"{'Bearer' if key is None else 'DPoP'} {token}"
         if key is not None:

@@ -182,7 +182,10 @@ class Flow:
                 break
             nonce = reply.nonce
         kind: Literal["bearer", "dpop"] = "bearer" if grant.key is None else "dpop"
-        return tokens.read_tokens(reply.status, reply.body, time.time(), grant.tokens, kind=kind)
+        try:
+            return tokens.read_tokens(reply.status, reply.body, time.time(), grant.tokens, kind=kind)
+        except TokenRefused as error:
+            raise TokenRefused(tokens.without(sent, error.message), error.error) from None
 
 
 def _pending(found: Found, client: Client, redirect_uri: str, asked: tuple[str, ...]) -> Pending:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from delta_actors.mcp.oauth_fetch import Fetcher
 from delta_actors.mcp.oauth_settings import OAuthSettings
 from delta_protocol.mcp.oauth import exchange, tokens
-from delta_protocol.mcp.oauth.errors import ConfigurationNeeded
+from delta_protocol.mcp.oauth.errors import ConfigurationNeeded, TokenRefused
 from delta_protocol.mcp.oauth.tokens import Client, Method
 
 _PROVIDER = "the identity provider"
@@ -32,5 +32,8 @@ async def own_form(
         method: Method = "client_secret_basic" if provider.client_secret is not None else "none"
         sent, headers = tokens.authenticated(form, Client(provider.client_id, method, provider.client_secret), None)
         reply = await fetch.post_form(provider.token_endpoint, _PROVIDER, sent, headers)
-        assertion = exchange.read_exchanged(reply.status, reply.body)
+        try:
+            assertion = exchange.read_exchanged(reply.status, reply.body)
+        except TokenRefused as error:
+            raise TokenRefused(tokens.without(sent, error.message), error.error) from None
     return exchange.jwt_bearer_form(assertion, resource, scopes)

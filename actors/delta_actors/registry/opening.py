@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
@@ -24,11 +24,17 @@ PASSED_ON = frozenset(
 
 @asynccontextmanager
 async def open_client(
-    name: str, config: ConnectorConfig, era: Era, capabilities: Json, state_dir: Path
+    name: str,
+    config: ConnectorConfig,
+    era: Era,
+    capabilities: Json,
+    state_dir: Path,
+    on_token: Callable[[str], None],
 ) -> AsyncGenerator[DeltaClient]:
     """Open a session. Raises `NotSent` where there is none within the configured `start_timeout`.
 
-    An address is authorised by OAuth with the tokens kept in `state_dir`, unless a header of its own does that.
+    An address is authorised by OAuth with the tokens kept in `state_dir`, unless a header of its own does that;
+    `on_token` hears each token that is sent.
     """
     if config.url is None:
         async with open_stdio(stdio_parameters(config, era, capabilities)) as client:
@@ -38,6 +44,9 @@ async def open_client(
     from delta_actors.mcp import HttpParameters, OAuth, open_http
     from delta_actors.mcp.oauth_settings import settings_of
 
+    auth = None
+    if uses_oauth(config):
+        auth = OAuth(config.url, settings_of(name, config.oauth or OAuthConfig(), state_dir), on_token=on_token)
     parameters = HttpParameters(
         config.url,
         config.headers,
@@ -45,9 +54,7 @@ async def open_client(
         start_timeout=config.start_timeout,
         max_body=config.max_line,
         capabilities=capabilities,
-        auth=OAuth(config.url, settings_of(name, config.oauth or OAuthConfig(), state_dir))
-        if uses_oauth(config)
-        else None,
+        auth=auth,
     )
     async with open_http(parameters) as client:
         yield client

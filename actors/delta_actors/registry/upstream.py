@@ -18,11 +18,11 @@ from delta_actors.registry.following import Following
 from delta_actors.registry.forwarding import forward, meta_of
 from delta_actors.registry.listening import Listening
 from delta_actors.registry.opening import Era, open_client
+from delta_actors.registry.secrets import ConnectorSecrets
 from delta_actors.registry.session import Session
 from delta_actors.runtime.actor import Call
 from delta_protocol.catalogue.model import Connector, ConnectorState
 from delta_protocol.catalogue.offers import List
-from delta_protocol.changes.redaction import Redactor, is_secret
 from delta_protocol.config import ConnectorConfig
 from delta_protocol.errors import ConnectorFailed, Overloaded
 from delta_protocol.wire.message import Json
@@ -93,7 +93,7 @@ class Upstream:
         self._listener = listener
         self._slots = slots
         self._nursery = nursery
-        self._redactor = Redactor(_secrets(config))
+        self._secrets = ConnectorSecrets(config)
         self._first: Session | None = None
         self._more: dict[str, tuple[Session, trio.CancelScope]] = {}
         self._open = 0
@@ -118,7 +118,7 @@ class Upstream:
                 raise NotSent(f"{self.name} cannot be started: {self.config.fault}")
             await self._first.client()
         except NotSent as error:
-            raise ConnectorFailed(self._redactor.text(error.message), connector=self.name) from None
+            raise ConnectorFailed(self._secrets.text(error.message), connector=self.name) from None
 
     async def read(self, tool: str, arguments: Json, call: Call) -> ToolReply:
         """Make a call that only reads: ended with its caller, made once more if its session died under it.
@@ -184,7 +184,7 @@ class Upstream:
                 lost = NoReply(f"{self.name}: no answer within {self.config.call_timeout:g} s")
             assert lost is not None
             outcome = Outcome.NOT_SENT if isinstance(lost, NotSent) else Outcome.NO_REPLY
-            return PassReply(outcome, message=self._redactor.text(lost.message))
+            return PassReply(outcome, message=self._secrets.text(lost.message))
 
     def shown(self) -> None:
         """A client was shown what the connector lists."""
@@ -207,7 +207,7 @@ class Upstream:
             tools=sum(not tool.gone for tool in known.tools),
             restarts=max(0, first.starts - 1) if first else 0,
             junk_lines=first.junk_lines if first else 0,
-            stderr_tail=self._redactor.text(first.stderr_tail)[-STDERR_SHOWN:] if first else "",
+            stderr_tail=self._secrets.text(first.stderr_tail)[-STDERR_SHOWN:] if first else "",
         )
 
     async def _read(self, tool: str, arguments: Json, call: Call, limit: trio.CancelScope) -> ToolReply:
@@ -346,7 +346,8 @@ class Upstream:
         era = self._listener.era(self.name) or "auto"
         opened = False
         try:
-            async with open_client(self.name, self.config, cast("Era", era), capabilities, self._state_dir) as client:
+            place = (self._state_dir, self._secrets.add)
+            async with open_client(self.name, self.config, cast("Era", era), capabilities, *place) as client:
                 opened = True
                 yield client
         except McpError:
@@ -381,7 +382,7 @@ class Upstream:
                 return
             await session.client()
         except NotSent as error:
-            raise ConnectorFailed(self._redactor.text(error.message), connector=self.name) from None
+            raise ConnectorFailed(self._secrets.text(error.message), connector=self.name) from None
         await session.attended()
         await session.watching.watch(uri, holder)
 
@@ -392,11 +393,11 @@ class Upstream:
             await session.watching.clear()
 
     def _state(self, state: ConnectorState, detail: str) -> None:
-        self._listener.health(self.name, state, self._redactor.text(detail))
+        self._listener.health(self.name, state, self._secrets.text(detail))
 
     def _clean(self, reply: ToolReply) -> ToolReply:
         """Return the reply with words that may be stored and shown: without what the connector was given to keep."""
-        return msgspec.structs.replace(reply, message=self._redactor.text(reply.message))
+        return msgspec.structs.replace(reply, message=self._secrets.text(reply.message))
 
     @asynccontextmanager
     async def _place(self) -> AsyncGenerator[None]:
@@ -408,13 +409,6 @@ class Upstream:
             yield
         finally:
             self._open -= 1
-
-
-def _secrets(config: ConnectorConfig) -> list[str]:
-    """Return what the connector is given and must not tell: its client's and its environment's secrets, all headers."""
-    headers = [part for value in config.headers.values() for part in (value, value.partition(" ")[2])]
-    secret = config.oauth.client_secret if config.oauth is not None else None
-    return [value for name, value in config.env.items() if is_secret(name)] + headers + ([secret] if secret else [])
 
 
 class _Sent:

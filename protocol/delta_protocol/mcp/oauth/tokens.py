@@ -14,6 +14,15 @@ from delta_protocol.mcp.oauth.errors import ConfigurationNeeded, OAuthError, Tok
 
 Method = Literal["client_secret_basic", "client_secret_post", "none", "private_key_jwt"]
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_CONFIDENTIAL = (
+    "code",
+    "code_verifier",
+    "refresh_token",
+    "client_secret",
+    "client_assertion",
+    "assertion",
+    "subject_token",
+)
 EARLY = 60.0
 """Seconds before its end at which a token is refreshed (acceptance 61), or half its life where that is less."""
 
@@ -167,6 +176,14 @@ def refusal(status: int, text: bytes, who: str) -> TokenRefused:
     words = ": ".join(part for part in (said.error, said.error_description or "") if part) or f"HTTP {status}"
     shown = "".join(each if each.isprintable() else " " for each in words[:300])
     return TokenRefused(f"{who} refused: {shown}", said.error)
+
+
+def without(sent: Mapping[str, str], message: str) -> str:
+    """Return an endpoint's words without what it was sent in confidence, which some repeat."""
+    for name in _CONFIDENTIAL:
+        if value := sent.get(name, ""):
+            message = message.replace(value, f"({name})")
+    return message
 
 
 def _is_token(text: str) -> bool:
