@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -12,8 +13,6 @@ import pytest
 from tests import shared_data
 from tests.stack.harness import Stack, running
 from tests.stack.processes import nothing_left_behind
-
-_TALLY = pytest.StashKey[dict[str, int]]()
 
 
 @pytest.fixture
@@ -30,36 +29,39 @@ def stack(home: Path) -> Iterator[Stack]:
         yield stack
 
 
+class Tally:
+    """Counts the tests marked `shared_data`, in the process that hears of all of them."""
+
+    def __init__(self) -> None:
+        self._outcomes: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if "shared_data" in report.keywords and (report.when == "call" or report.outcome != "passed"):
+            self._outcomes[report.outcome] += 1
+
+    @property
+    def ran(self) -> int:
+        return self._outcomes["passed"] + self._outcomes["failed"]
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail a complete run that had the data and did not use it."""
+        unused = self._outcomes["skipped"] > 0 or self.ran == 0
+        if os.environ.get("DELTA_REQUIRE_SHARED") == "1" and unused and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.write_line(f"shared data: {self.ran} tests ran, {self._outcomes['skipped']} skipped")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "shared_data: needs the third-party test data (see tests/shared_data.py)")
     # Time is no property: how long an example takes says how busy the machine is.
     hypothesis.settings.register_profile("house", deadline=None)
     hypothesis.settings.load_profile("house")
-    config.stash[_TALLY] = {"passed": 0, "failed": 0, "skipped": 0}
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Tally())
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("shared_data") is not None and shared_data.folder() is None:
         pytest.skip("no shared test data: set DELTA_SHARED to its folder")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    if item.get_closest_marker("shared_data") is not None and (report.when == "call" or report.outcome != "passed"):
-        item.config.stash[_TALLY][report.outcome] += 1
-    return report
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a complete run that had the data and did not use it."""
-    tally = session.config.stash[_TALLY]
-    unused = tally["skipped"] > 0 or tally["passed"] + tally["failed"] == 0
-    if os.environ.get("DELTA_REQUIRE_SHARED") == "1" and unused and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    tally = config.stash[_TALLY]
-    ran = tally["passed"] + tally["failed"]
-    terminalreporter.write_line(f"shared data: {ran} tests ran, {tally['skipped']} skipped")

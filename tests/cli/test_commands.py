@@ -18,6 +18,8 @@ import pytest
 
 from tests.stack.harness import TICKET_TASK, Stack, running
 
+pytestmark = pytest.mark.xdist_group("commands")
+
 DELETING = 'await tickets.ticket.delete("T-2")'
 
 

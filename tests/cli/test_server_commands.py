@@ -13,6 +13,8 @@ import pytest
 from conformance.official import everything_server
 from tests.interop import peers
 
+pytestmark = pytest.mark.xdist_group("server-commands")
+
 PROGRAM = Path(sys.executable).parent / "delta-supervisor"
 SDK_SERVER = Path(__file__).parents[1] / "mcp" / "sdk_server.py"
 

@@ -10,6 +10,8 @@ import pytest
 
 from conformance import everything_client, official
 
+pytestmark = pytest.mark.xdist_group("official")
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "conformance.md"
 
 

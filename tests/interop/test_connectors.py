@@ -21,7 +21,7 @@ def connected(home: Path, name: str, command: list[str], settings: str = "", env
         f"reviewed = true\n{settings}\n"
     )
     with running(home, config + env) as stack:
-        stack.wait(lambda status: name in json.dumps(status))
+        stack.wait(lambda _: name in json.dumps(stack.status()))
         yield stack
 
 

@@ -10,9 +10,10 @@ import pytest
 import trio
 
 from delta_protocol.catalogue.model import Catalogue, Mode
+from delta_protocol.changes.ids import new_delta_id
 from delta_protocol.changes.model import DeltaState, Value
 from delta_protocol.changes.plan import build_plan, sealed
-from delta_protocol.errors import Invalid, NotFound, Refused
+from delta_protocol.errors import Conflict, Invalid, NotFound, Refused
 from delta_protocol.wire.journal import (
     Abandon,
     Approve,
@@ -167,3 +168,39 @@ async def test_a_stricter_mode_since_planning_needs_a_new_plan(stand: Stand) -> 
     report = await stand.apply(planned.id)
     assert report.state is DeltaState.REFUSED
     assert "needs a person" in report.reason
+
+
+async def test_a_program_can_be_ended_by_the_name_that_was_proposed_for_it(stand: Stand) -> None:
+    name = new_delta_id()
+    begin = Begin("c1", "slow", "{}", 7, 0, 0, proposed=name)
+    begun = await stand.client.ask(begin)
+    assert begun.delta == name
+    with pytest.raises(Conflict, match=name):
+        await stand.client.ask(msgspec.structs.replace(begin, code="another"))
+    await stand.client.ask(Abandon(name, "the client cancelled"))
+    repeated = await stand.client.ask(msgspec.structs.replace(begin, proposed=new_delta_id()))
+    assert repeated.repeated is None, "nobody waits for a program that was ended"
+    with pytest.raises(Conflict, match=name):
+        await stand.client.ask(msgspec.structs.replace(begin, code="another"))
+    with pytest.raises(Invalid, match="no name of a delta"):
+        await stand.client.ask(msgspec.structs.replace(begin, proposed="d_../../etc"))
+
+
+async def test_of_two_equal_programs_that_begin_together_one_is_the_others_repeat(stand: Stand) -> None:
+    begin = Begin("c1", "twins", "{}", 7, 0, 0)
+    begun: list[Any] = []
+
+    async def ask() -> None:
+        begun.append(await stand.client.ask(begin))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        nursery.start_soon(ask)
+        with trio.fail_after(20):
+            while not begun:
+                await trio.sleep(0.01)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert len(begun) == 1
+        await stand.client.ask(Propose(begun[0].delta, build_plan(closing(), catalogue()), Value(b"1")))
+        await stand.apply(begun[0].delta)
+    assert [each.repeated is None for each in begun] == [True, False]

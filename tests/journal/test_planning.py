@@ -7,6 +7,7 @@ import math
 import trio
 
 from delta_actors.journal.planning import Planning, Program, fingerprint
+from delta_protocol.changes.ids import new_delta_id
 from delta_protocol.wire.journal import Begin
 from delta_protocol.wire.message import Principal
 
@@ -16,7 +17,7 @@ KEY = fingerprint(BEGIN, ADA)
 
 
 def begun(planning: Planning, *, deadline: float = math.inf) -> Program:
-    return planning.begin(BEGIN, ADA, 0.0, deadline=deadline, lost=trio.Event())
+    return planning.begin(new_delta_id(), BEGIN, ADA, 0.0, deadline=deadline, lost=trio.Event())
 
 
 async def test_a_program_that_runs_is_found_by_its_repeat() -> None:

@@ -13,6 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from delta_protocol.errors import DeltaError
+from delta_supervisor.control.client import ControlClient
+from delta_supervisor.places import runtime_dir
+
 PROGRAM = str(Path(sys.executable).parent / "delta-supervisor")
 TICKET_TASK = (
     'const t = await tickets.ticket.get("T-1"); t.status = "closed"; t.labels.push("late"); '
@@ -90,7 +96,7 @@ class Stack:
                 return status
             if self.process is not None and self.process.poll() is not None:
                 break
-            time.sleep(0.1)
+            time.sleep(0.02)
         raise AssertionError(f"the stack did not get there: {self.status_or_none()}\n{self.output()}")
 
     def output(self) -> str:
@@ -98,24 +104,37 @@ class Stack:
         return self.log.read_text(errors="replace")[-4000:] if self.log.exists() else ""
 
     def status_or_none(self) -> dict[str, Any] | None:
-        """Return `status --json`, None while there is no stack."""
-        done = self.cli("status", "--json")
-        return json.loads(done.stdout) if done.returncode == 0 else None
+        """Return what `status --json` shows of actors and addresses, None while there is no stack.
+
+        Asked by the control socket, for a process of its own each time would be most of what a waiting test does.
+        """
+        try:
+            with ControlClient(runtime_dir(self.state)) as client:
+                found: dict[str, Any] = msgspec.to_builtins(client.status())
+        except DeltaError:
+            return None
+        return found
 
     def status(self) -> dict[str, Any]:
         """Return `status --json`."""
-        status = self.status_or_none()
-        assert status is not None, self.output()
+        done = self.cli("status", "--json")
+        assert done.returncode == 0, self.output()
+        status: dict[str, Any] = json.loads(done.stdout)
         return status
 
     def pid(self, actor: str) -> int:
         """Return the process id of an actor."""
-        return int(next(each["pid"] for each in self.status()["actors"] if each["name"] == actor))
+        return int(next(each["pid"] for each in self._looked()["actors"] if each["name"] == actor))
+
+    def _looked(self) -> dict[str, Any]:
+        status = self.status_or_none()
+        assert status is not None, self.output()
+        return status
 
     @property
     def url(self) -> str:
         """The address that MCP clients connect to."""
-        return http_address(self.status())
+        return http_address(self._looked())
 
     def run(self, code: str, *flags: str) -> dict[str, Any]:
         """Run one program from the shell; returns what `run --json` printed, with its exit code under `exit`."""

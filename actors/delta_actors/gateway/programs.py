@@ -17,6 +17,7 @@ from delta_actors.gateway.deltas import Deltas
 from delta_actors.runtime.actor import Ref
 from delta_protocol.answers import program, report
 from delta_protocol.catalogue.model import Catalogue
+from delta_protocol.changes.ids import new_delta_id
 from delta_protocol.changes.model import DeltaState
 from delta_protocol.codecs import exact_json
 from delta_protocol.config import LimitsConfig
@@ -57,8 +58,14 @@ class Programs:
             seed=secrets.randbits(32),
             again=again,
             dry_run=dry_run,
+            proposed=new_delta_id(),
         )
-        begun = await self._journal.ask(begin, nowait=True)
+        try:
+            begun = await self._journal.ask(begin, nowait=True)
+        except trio.Cancelled:
+            # It may have begun all the same: a repeat would then wait for a program that nobody runs.
+            await self._abandon(Abandon(begin.proposed, "the client cancelled"))
+            raise
         if begun.repeated is not None:
             return _repeated(begun.repeated)
         return await self._planned(caller, begin, begun)

@@ -20,9 +20,10 @@ from delta_actors.journal.store import Move, Record, Store
 from delta_actors.journal.undoing import undo_of
 from delta_actors.runtime.actor import Call, Context
 from delta_protocol.changes import modes
+from delta_protocol.changes.ids import DELTA_ID, new_delta_id
 from delta_protocol.changes.model import DeltaState, Value
 from delta_protocol.changes.states import PENDING, UNDOABLE
-from delta_protocol.errors import NotFound, Refused
+from delta_protocol.errors import Conflict, Invalid, NotFound, Refused
 from delta_protocol.wire.journal import (
     Abandon,
     Approve,
@@ -64,25 +65,37 @@ class Desk:
         await self._applies.recover()
 
     async def begin(self, request: Begin, call: Call) -> Begun:
-        """Give the program an id, or the report of the same program that ran a moment ago."""
+        """Begin the program, or return the report of the same program that ran a moment ago.
+
+        Raises `Invalid` for a proposed name that is none, `Conflict` for one that is in use.
+        """
+        delta = request.proposed or new_delta_id()
+        if DELTA_ID.fullmatch(delta) is None:
+            raise Invalid(f"{delta!r} is no name of a delta", what="proposed")
+        if request.proposed and await self._store.get(delta) is not None:
+            raise Conflict(f"there is a delta {delta} already", delta=delta)
         if not request.again:
             repeated = await self._repeated(request, call)
             if repeated is not None:
                 return Begun(repeated.id, repeated)
         program = self._planning.begin(
-            request, call.principal, time.time(), deadline=call.deadline, lost=call.caller_lost
+            delta, request, call.principal, time.time(), deadline=call.deadline, lost=call.caller_lost
         )
         return Begun(program.id)
 
     async def _repeated(self, request: Begin, call: Call) -> DeltaReport | None:
         key = fingerprint(request, call.principal)
-        running = self._planning.running(key)
-        if running is not None:
-            with trio.move_on_at(call.deadline - ANSWER_EARLY):
-                await running.ended.wait()
-        found = await self._store.find_repeat(key, time.time() - self._limits.repeat_window)
-        if found is None:
-            return None
+        while True:
+            running = self._planning.running(key)
+            if running is not None:
+                with trio.move_on_at(call.deadline - ANSWER_EARLY):
+                    await running.ended.wait()
+            found = await self._store.find_repeat(key, time.time() - self._limits.repeat_window)
+            if found is not None:
+                break
+            # While the store was asked, another of the same may have begun.
+            if self._planning.running(key) in (None, running):
+                return None
         await self._applies.wait(found.id, call)
         record = await self._store.get(found.id) or found
         return report(record, same_as=max(0.0, time.time() - record.created))

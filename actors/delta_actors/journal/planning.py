@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass, field
 
 import trio
 
 from delta_protocol.codecs import exact_json
-from delta_protocol.errors import NotFound, Overloaded
+from delta_protocol.errors import Conflict, NotFound, Overloaded
 from delta_protocol.wire.journal import Begin
 from delta_protocol.wire.message import Principal
 
@@ -16,8 +15,6 @@ MOST = 10_000
 """Programs without a plan; a client that begins and never ends them cannot fill the memory."""
 FORGOTTEN = 3600.0
 """Seconds after which a program that never came back is forgotten."""
-
-_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
 @dataclass(slots=True)
@@ -49,15 +46,19 @@ class Planning:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def begin(self, begin: Begin, principal: Principal, now: float, *, deadline: float, lost: trio.Event) -> Program:
-        """Register a program under a new id. Raises `Overloaded` when there are too many."""
+    def begin(
+        self, delta: str, begin: Begin, principal: Principal, now: float, *, deadline: float, lost: trio.Event
+    ) -> Program:
+        """Register a program as `delta`. Raises `Overloaded` when there are too many, `Conflict` for a name in use."""
+        if delta in self._by_id:
+            raise Conflict(f"a program is running as {delta} already", delta=delta)
         clock = trio.current_time()
         if len(self._by_id) >= MOST:
             for old in [each for each in self._by_id.values() if each.began < clock - FORGOTTEN]:
                 self.end(old.id)
             if len(self._by_id) >= MOST:
                 raise Overloaded("too many programs are running", retry_after=1)
-        program = Program(new_id(), begin, principal, fingerprint(begin, principal), clock, now, deadline, lost)
+        program = Program(delta, begin, principal, fingerprint(begin, principal), clock, now, deadline, lost)
         self._by_id[program.id] = program
         self._by_fingerprint[program.fingerprint] = program
         return program
@@ -100,8 +101,3 @@ class Planning:
 def fingerprint(begin: Begin, principal: Principal) -> str:
     """Return what makes two programs the same (plan-apply-undo 5.15)."""
     return exact_json.digest([principal.id, begin.conversation, begin.code, begin.options, begin.dry_run])
-
-
-def new_id() -> str:
-    """Return a new delta id: `d_` and 12 base32 characters."""
-    return "d_" + "".join(secrets.choice(_ALPHABET) for _ in range(12))

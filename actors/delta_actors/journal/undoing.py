@@ -7,11 +7,11 @@ import time
 import msgspec
 
 from delta_actors.journal.connectors import Connectors
-from delta_actors.journal.planning import new_id
 from delta_actors.journal.proposals import read_image
 from delta_actors.journal.records import Proposal, images_after, progress_of
 from delta_actors.journal.store import Record
 from delta_protocol.catalogue.model import Catalogue
+from delta_protocol.changes.ids import new_delta_id
 from delta_protocol.changes.images import UNKNOWN, Image
 from delta_protocol.changes.model import Value
 from delta_protocol.changes.steps import Progress
@@ -33,7 +33,7 @@ async def undo_of(
     if not undo.plan.calls and not undo.kept:
         raise Refused(f"nothing of {record.id} can be undone: " + ("; ".join(undo.stays) or "it is as before"))
     return Proposal(
-        id=new_id(),
+        id=new_delta_id(),
         begin=Begin(record.conversation, "", "", catalogue.number, 0, 0),
         principal=record.principal,
         created=time.time(),

@@ -17,9 +17,9 @@ import re
 import msgspec
 
 from delta_protocol.answers.parts import Path
+from delta_protocol.changes.ids import DELTA_ID
 from delta_protocol.errors import Invalid
 
-DELTA_ID = re.compile(r"d_[a-z2-7]{12}")
 RESULT_ID = re.compile(r"r_[a-z2-7]{12}")
 
 MAX_LENGTH = 10_000

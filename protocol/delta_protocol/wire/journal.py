@@ -80,6 +80,8 @@ class Begin(Request[Begun], frozen=True):
     seed: int
     again: bool = False
     dry_run: bool = False
+    proposed: str = ""
+    """The delta's name, so that whoever asks can end it also where the answer never came; empty: a new one."""
 
 
 class Propose(Request[DeltaReport], frozen=True):
