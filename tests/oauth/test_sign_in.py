@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import sys
 from pathlib import Path
 
 import httpx
@@ -107,6 +109,21 @@ async def test_junk_on_the_listener_ends_that_connection_alone() -> None:
     async with loopback(show, 0, quiet)() as visit:
         with trio.fail_after(30):
             assert "right" in await visit.follow(visit.redirect_uri, "mine")
+
+
+async def test_the_example_signs_in_by_the_browser_once(tmp_path: Path) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text(f"#!{sys.executable}\nimport sys, urllib.request\nurllib.request.urlopen(sys.argv[1]).read()\n")
+    browser.chmod(0o755)
+    example = Path(__file__).resolve().parents[2] / "docs" / "examples" / "signed_in_client.py"
+    env = {**os.environ, "BROWSER": f"{browser} %s", "NO_PROXY": "*"}
+    async with world() as given:
+        for _ in range(2):
+            command = [sys.executable, str(example), given.url, str(tmp_path / "tokens")]
+            with trio.fail_after(60):
+                done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, env=env)
+            assert done.stdout.decode().split() == ["get_note", "add_note"], done.stderr
+        assert given.server.grants() == ["authorization_code"]
 
 
 def free_port() -> int:
