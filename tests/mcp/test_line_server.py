@@ -111,7 +111,7 @@ async def test_a_failure_inside_a_tool_is_a_result_that_a_model_can_read(kind: s
         answer = await peer.ask(modern(1, "tools/call", name="fail", arguments={"kind": kind}))
         assert answer["result"]["isError"] is True
         answer = await peer.ask(modern(2, "tools/call", name="add", arguments={"a": "x", "b": 1}))
-        assert "$.a" in answer["result"]["content"][0]["text"]
+        assert "\nwrong: a: " in answer["result"]["content"][0]["text"]
 
 
 async def test_progress_has_the_clients_own_token_and_only_grows() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -31,6 +32,9 @@ from delta_protocol.mcp.types import (
     ToolResult,
 )
 
+MAX_SUMMARY = 60
+"""Characters (code points) of a summary."""
+_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 
 
@@ -39,7 +43,8 @@ class ToolOptions:
     """What a tool says of itself beyond its function. None or empty: from the function, or not said.
 
     `input_schema` and `output_schema` are shown as given and checked; the function then names only the arguments it
-    wants. `meta` goes into the definition's `_meta`. `scopes` are needed to call it with a token.
+    wants. `meta` goes into the definition's `_meta`. `scopes` are needed to call it with a token. `summary` is what an
+    index shows of it, at most `MAX_SUMMARY` characters; None: the description's first line, where that is short enough.
     """
 
     name: str | None = None
@@ -55,6 +60,7 @@ class ToolOptions:
     meta: Json | None = None
     task: TaskSupport | None = None
     scopes: tuple[str, ...] = ()
+    summary: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,7 @@ class FunctionTool:
     given_output: Json | None
     task: TaskSupport | None = None
     scopes: tuple[str, ...] = ()
+    summary: str | None = None
 
     async def call(self, arguments: Json, context: RequestContext) -> ToolResult:
         """Run the function. Arguments that do not fit become a result with `isError`, which a model can correct.
@@ -75,15 +82,38 @@ class FunctionTool:
         Raises `RpcError` -32603 where the result does not fit the output schema.
         """
         try:
-            if self.given_input is not None:
-                _check(self.given_input, arguments)
-            values = self.signature.from_json(arguments)
-        except (msgspec.DecodeError, RecursionError, Invalid) as error:
-            return ToolResult.text(f"{self.definition.name}: {error}", is_error=True)
+            values, notes = self._values(arguments)
+        except Invalid as error:
+            return ToolResult.text(error.message, is_error=True)
         result = _result(await self.signature.call(values, context))
         if self.given_output is not None and not result.is_error:
             self._check_output(self.given_output, result)
-        return result
+        return msgspec.structs.replace(result, content=(*result.content, *notes)) if notes else result
+
+    def _values(self, arguments: Json) -> tuple[dict[str, Any], tuple[TextContent, ...]]:
+        """Return the function's arguments, and what is to be said about them. Raises `Invalid` in three lines.
+
+        The signature alone takes what fits it; only what does not, or a given schema, needs the validator.
+        """
+        if self.given_input is None:
+            try:
+                return self.signature.from_json(arguments), ()
+            except (msgspec.DecodeError, RecursionError):
+                pass
+        name = self.definition.name
+        from delta_protocol.catalogue import arguments as checks
+        from delta_protocol.catalogue.signatures import line_of
+
+        line = line_of(name, self.definition.input_schema)
+        fitted = checks.fit(name, self.definition.input_schema, arguments, line=line)
+        try:
+            values = self.signature.from_json(fitted.arguments)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Invalid(f"wrong arguments for {name}\n{error}\n{line}") from None
+        if not fitted.converted:
+            return values, ()
+        note = f"Note: {', '.join(fitted.converted)} came as JSON text and was parsed; give the value itself."
+        return values, (TextContent(note),)
 
     def _check_output(self, schema: Json, result: ToolResult) -> None:
         try:
@@ -96,16 +126,28 @@ class FunctionTool:
 
 
 class FunctionTools:
-    """The tools a server was given by its `tool` decorator, in the order of definition."""
+    """The tools a server was given by its `tool` decorator, in the order of definition.
 
-    def __init__(self) -> None:
+    `summaries`: each must have one. `reserved` names are the server's own.
+    """
+
+    def __init__(self, *, summaries: bool = False, reserved: Collection[str] = ()) -> None:
         self._tools: dict[str, FunctionTool] = {}
+        self._summaries = summaries
+        self._reserved = frozenset(reserved)
 
     def add(self, tool: FunctionTool) -> None:
-        """Add a tool. Raises `ValueError` for a name that is taken."""
+        """Add a tool. Raises `ValueError` for a name that is taken, and for a missing summary."""
         name = tool.definition.name
         if name in self._tools:
             raise ValueError(f"there is already a tool called {name!r}")
+        if name in self._reserved:
+            raise ValueError(f"{name!r} is a tool that this server adds by itself")
+        if self._summaries and tool.summary is None:
+            raise ValueError(
+                f"{name}: give a summary of at most {MAX_SUMMARY} chars; the description's first line is longer, "
+                "or there is none"
+            )
         self._tools[name] = tool
 
     def remove(self, name: str) -> None:
@@ -116,6 +158,11 @@ class FunctionTools:
         """Return the tool's arguments that are repeated in headers."""
         tool = self._tools.get(name)
         return () if tool is None else tool.mirrors
+
+    def summary(self, name: str) -> str | None:
+        """Return what an index shows of the tool."""
+        tool = self._tools.get(name)
+        return None if tool is None else tool.summary
 
     def scopes(self, name: str) -> Sequence[str]:
         """Return the scopes that a token needs for the tool."""
@@ -146,19 +193,26 @@ class FunctionTools:
 def function_tool(function: Callable[..., Any], options: ToolOptions) -> FunctionTool:
     """Return `function` as a tool.
 
-    Raises `TypeError` for parameters that cannot be arguments, `ValueError` for malformed scopes, `Invalid` for
-    a schema that is none, `BadMirror` for an `x-mcp-header` that clients must refuse.
+    Raises `TypeError` for parameters that cannot be arguments, `ValueError` for malformed scopes, a malformed name and
+    a long summary, `Invalid` for a schema that is none or whose arguments are no object, `BadMirror` for an
+    `x-mcp-header` that clients must refuse.
     """
     check_scopes(options.scopes)
+    name = options.name or name_of(function)
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(f"{name!r}: a tool's name is 1 to 128 of the characters A-Z a-z 0-9 _ - . /")
     signature = read_signature(function, closed=options.input_schema is None)
     for schema in (options.input_schema, options.output_schema):
         if schema is not None:
             _compiled(schema)
+    if options.input_schema is not None and not _takes_object(options.input_schema):
+        raise Invalid(f"{name}: the input schema's root must be of the type object")
     shown = options.input_schema or signature.schema()
+    description = options.description or inspect.getdoc(function)
     definition = ToolDefinition(
-        options.name or name_of(function),
+        name,
         options.title,
-        options.description or inspect.getdoc(function),
+        description,
         shown,
         options.output_schema or _output_schema(signature.returns),
         _annotations(options),
@@ -173,7 +227,23 @@ def function_tool(function: Callable[..., Any], options: ToolOptions) -> Functio
         options.output_schema,
         options.task,
         options.scopes,
+        _summary(name, options.summary, description),
     )
+
+
+def _takes_object(schema: Json) -> bool:
+    root = msgspec.json.decode(schema)
+    return isinstance(root, dict) and cast("dict[str, object]", root).get("type") == "object"
+
+
+def _summary(name: str, given: str | None, description: str | None) -> str | None:
+    """Return the summary, or a description's first line that can stand for it. Raises `ValueError`."""
+    if given is not None:
+        if not given.strip() or len(given) > MAX_SUMMARY or "\n" in given:
+            raise ValueError(f"{name}: a summary is one line of at most {MAX_SUMMARY} chars, not {len(given)}")
+        return given
+    first = (description or "").strip().partition("\n")[0].strip()
+    return first if 0 < len(first) <= MAX_SUMMARY else None
 
 
 def _annotations(options: ToolOptions) -> Json | None:

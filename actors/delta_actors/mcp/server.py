@@ -147,6 +147,7 @@ class DeltaServer:
         meta: Json | None = None,
         task: TaskSupport | None = None,
         scopes: tuple[str, ...] = (),
+        summary: str | None = None,
     ) -> Callable[[FunctionT], FunctionT]:
         """Make the decorated function a tool.
 
@@ -154,13 +155,14 @@ class DeltaServer:
         output schema from a returned Struct, dataclass or TypedDict. A parameter annotated `RequestContext` receives
         the context. Schemas given here are shown as they are, and checked. With `task` the function may go on as a task
         (`RequestContext.begin_task`); if `required`, clients that know no tasks are refused. Over HTTP a token needs
-        `scopes` for it, beside those that the server needs. Raises `TypeError` where
-        the server has a `ToolSource`, and what `function_tool` raises.
+        `scopes` for it, beside those that the server needs. `summary` is what an index shows of the tool, at most 60
+        characters; the description is what ordinary clients see. Raises `TypeError` where the server has a
+        `ToolSource`, and what `function_tool` and `FunctionTools.add` raise.
         """
         _own(self._sources.tools)
         options = ToolOptions(
             name, title, description, read_only, destructive, idempotent, open_world, input_schema, output_schema,
-            icons, meta, task, scopes,
+            icons, meta, task, scopes, summary,
         )  # fmt: skip
 
         def add(function: FunctionT) -> FunctionT:

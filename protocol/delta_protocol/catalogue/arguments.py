@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from delta_protocol.catalogue import schemas, signatures, validators
 from delta_protocol.catalogue.model import Tool
@@ -27,44 +27,72 @@ _OPEN_KEYWORDS = word_set(
 """Where one of these stands, the listed properties need not be all there are."""
 
 
+class Fitted(NamedTuple):
+    """Arguments that fit a schema. `converted` names those that came as JSON text and were parsed (acceptance 24)."""
+
+    arguments: Json
+    converted: tuple[str, ...] = ()
+
+
 def check(tool: Tool, arguments: Json, holes: Iterable[Path] = ()) -> Json:
     """Return the arguments as they may be sent: a JSON string where only an object or array fits is parsed once.
 
     `holes` are paths whose values come later; what is wrong with those is not looked at.
-    Raises `Invalid` with at most three lines (what is missing, unknown, wrong; the signature) and `detail` `tool`,
-    `missing`, `unknown`, `wrong`. A name that the schema does not know is refused unless the schema says that there may
-    be others: a misspelt optional parameter must not vanish.
+    Raises `Invalid` as `fit` does. A name that the schema does not know is refused unless the schema says that there
+    may be others: a misspelt optional parameter must not vanish.
     """
     if tool.fault:
         raise Invalid(f"{tool.name} cannot be called: {tool.fault}", tool=tool.name)
-    value = exact_json.decode(arguments, what=f"arguments of {tool.name}")
+    line = signatures.tool_line(tool, Level.TYPED)
+    return fit(tool.name, tool.input_schema, arguments, line=line, closed=True, holes=holes).arguments
+
+
+def fit(
+    name: str,
+    input_schema: Json,
+    arguments: Json,
+    *,
+    line: str,
+    closed: bool = False,
+    holes: Iterable[Path] = (),
+) -> Fitted:
+    """Return the arguments of the tool `name` as its schema takes them; `line` is its signature on one line.
+
+    `closed` refuses names that the schema does not list, even where it does not forbid others.
+    Raises `Invalid` with at most three lines (what is missing, unknown, wrong; the signature) and `detail` `tool`,
+    `missing`, `unknown`, `wrong`.
+    """
+    value = exact_json.decode(arguments, what=f"arguments of {name}")
     if not isinstance(value, dict):
-        raise Invalid(_message(tool, [f"arguments are one object, not {_kind(value)}"]), tool=tool.name)
+        raise Invalid(_message(name, [f"arguments are one object, not {_kind(value)}"], line), tool=name)
     given = cast("dict[str, Any]", value)
-    schema = schemas.as_schema(exact_json.decode(tool.input_schema))
+    schema = schemas.as_schema(exact_json.decode(input_schema))
     converted = _converted(given, schema)
-    unknown = _unknown(given, schema)
-    validator = validators.compiled(tool.input_schema)
+    others = _unknown(given, schema)
+    unknown = list(others) if closed else []
+    validator = validators.compiled(input_schema)
     missing: list[str] = []
     wrong: list[str] = []
     skipped = {tuple(hole) for hole in holes}
     if not validator.is_valid(given):
         for error in validator.iter_errors(given):
             _sort(error, skipped, missing, unknown, wrong)
+        if missing or wrong:
+            unknown += [other for other in others if other not in unknown]
     if missing or unknown or wrong:
         raise Invalid(
-            _message(tool, _problems(missing, unknown, wrong, schema)),
-            tool=tool.name,
+            _message(name, _problems(missing, unknown, wrong, schema), line),
+            tool=name,
             missing=missing,
             unknown=unknown,
             wrong=wrong,
         )
-    return exact_json.encode(given) if converted else arguments
+    return Fitted(exact_json.encode(given) if converted else arguments, converted)
 
 
-def _converted(given: dict[str, Any], schema: schemas.Schema) -> bool:
-    """Parse strings in place where the schema takes objects or arrays but no strings; return whether any was."""
-    changed = False
+def _converted(given: dict[str, Any], schema: schemas.Schema) -> tuple[str, ...]:
+    """Parse strings in place where the schema takes objects or arrays but no strings; return whose they were."""
+    changed: list[str] = []
     for name, part in schemas.properties(schema).items():
         text = given.get(name)
         kinds = schemas.types(part, schema) - {"null"}
@@ -76,8 +104,8 @@ def _converted(given: dict[str, Any], schema: schemas.Schema) -> bool:
             continue
         if _kind(parsed) in kinds:
             given[name] = parsed
-            changed = True
-    return changed
+            changed.append(name)
+    return tuple(changed)
 
 
 def _unknown(given: dict[str, Any], schema: schemas.Schema) -> list[str]:
@@ -119,9 +147,8 @@ def _with_nearest(name: str, known: list[str]) -> str:
     return f"{shown} ({near})" if near else shown
 
 
-def _message(tool: Tool, problems: list[str]) -> str:
-    signature = one_line(signatures.tool_line(tool, Level.TYPED), SIGNATURE_LENGTH)
-    return f"wrong arguments for {tool.name}\n{' · '.join(problems)}\n{signature}"
+def _message(name: str, problems: list[str], line: str) -> str:
+    return f"wrong arguments for {name}\n{' · '.join(problems)}\n{one_line(line, SIGNATURE_LENGTH)}"
 
 
 def _kind(value: object) -> str:

@@ -6,6 +6,7 @@ from delta_protocol.catalogue import notation, schemas
 from delta_protocol.catalogue.model import Binding, Collection, Connector, Effect, Tool, find_tool
 from delta_protocol.catalogue.notation import Level
 from delta_protocol.codecs import exact_json
+from delta_protocol.wire.message import Json
 
 _MARKS = {Effect.READ: "", Effect.WRITE: "!", Effect.IRREVERSIBLE: "!!", Effect.OFF: " (off)"}
 
@@ -22,6 +23,11 @@ def tool_line(tool: Tool, level: Level) -> str:
         return f"{tool.alias}{mark}"
     inside = notation.parameters(exact_json.decode(tool.input_schema), level)
     return f"{tool.alias}{mark}({inside})"
+
+
+def line_of(name: str, input_schema: Json, level: Level = Level.TYPED) -> str:
+    """Return ``name({a, b?: number})`` of a tool that is in no catalogue."""
+    return f"{name}({notation.parameters(exact_json.decode(input_schema), level)})"
 
 
 def collection_line(connector: Connector, collection: Collection, level: Level) -> str:
