@@ -15,6 +15,7 @@ from delta_actors.mcp.client_calls import OnProgress as OnProgress
 from delta_actors.mcp.client_calls import OnQuestion as OnQuestion
 from delta_actors.mcp.context import RequestContext as RequestContext
 from delta_actors.mcp.context import ToolSource as ToolSource
+from delta_actors.mcp.progressive import Disclosure as Disclosure
 from delta_actors.mcp.resources import Watcher as Watcher
 from delta_actors.mcp.server import DeltaServer as DeltaServer
 from delta_actors.mcp.server import ServerSettings as ServerSettings

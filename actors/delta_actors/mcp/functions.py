@@ -17,6 +17,7 @@ from delta_actors.mcp.signatures import Signature, each, json_schema, name_of, r
 from delta_protocol.errors import Invalid
 from delta_protocol.jsonrpc import INTERNAL_ERROR, Json
 from delta_protocol.mcp.bearer import check_scopes
+from delta_protocol.mcp.disclosure import MAX_SUMMARY
 from delta_protocol.mcp.errors import RpcError, UnknownTool
 from delta_protocol.mcp.mirrors import Mirror, find_mirrors
 from delta_protocol.mcp.tasks import TaskSupport
@@ -32,8 +33,6 @@ from delta_protocol.mcp.types import (
     ToolResult,
 )
 
-MAX_SUMMARY = 60
-"""Characters (code points) of a summary."""
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 

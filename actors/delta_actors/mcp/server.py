@@ -20,7 +20,10 @@ from delta_actors.mcp.function_resources import FunctionResource, FunctionResour
 from delta_actors.mcp.functions import FunctionTools, ToolOptions, function_tool
 from delta_actors.mcp.line_session import LineLimits, LineSession
 from delta_actors.mcp.log_messages import LogMessages
+from delta_actors.mcp.meta_tools import NAMES as META_NAMES
+from delta_actors.mcp.meta_tools import MetaTools
 from delta_actors.mcp.methods import BOTH, Feature, Methods
+from delta_actors.mcp.progressive import Disclosure, ProgressiveTools
 from delta_actors.mcp.prompts import Prompts, PromptSource
 from delta_actors.mcp.resources import Resources, ResourceSource
 from delta_actors.mcp.signatures import name_of, read_signature
@@ -87,7 +90,8 @@ class DeltaServer:
     """An MCP server. Its parts come from sources, or from functions given by decorators; of one kind only one of both.
 
     Handlers run in the scope of the request: cancelling the request cancels them. Tools are offered from the start,
-    the other kinds as soon as there is one.
+    the other kinds as soon as there is one. With `disclosure` clients can do without the whole list of tools; each tool
+    then needs a summary.
     """
 
     def __init__(
@@ -101,11 +105,14 @@ class DeltaServer:
         tools: ToolSource | None = None,
         sources: Sources | None = None,
         settings: ServerSettings | None = None,
+        disclosure: Disclosure | None = None,
     ) -> None:
         self.settings = settings or ServerSettings()
+        self._disclosure = disclosure
         sources = sources or Sources()
         self._sources = replace(sources, tools=tools or sources.tools)
-        self._tools = FunctionTools()
+        reserved = META_NAMES if disclosure is not None and disclosure.meta_tools else ()
+        self._tools = FunctionTools(summaries=disclosure is not None, reserved=reserved)
         self._resources = FunctionResources()
         self._prompts = FunctionPrompts()
         self._completions = FunctionCompletions(self._check_reference)
@@ -122,8 +129,12 @@ class DeltaServer:
 
     def _features(self) -> list[Feature]:
         sources, page = self._sources, self.settings.page
+        tools, disclosure = sources.tools or self._tools, self._disclosure
+        meta = MetaTools(tools, disclosure.max_describe) if disclosure is not None and disclosure.meta_tools else None
+        progressive = ProgressiveTools(tools, disclosure or Disclosure(methods=False), page, self.settings.ttl_ms)
         return [
-            Tools(sources.tools or self._tools, page, self._tasks),
+            Tools(tools, page, self._tasks, meta),
+            progressive,
             self._tasks,
             Resources(sources.resources or self._resources, page, self.subscribers),
             Prompts(sources.prompts or self._prompts, page),

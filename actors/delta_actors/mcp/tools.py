@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from delta_actors.mcp import meta_tools
 from delta_actors.mcp.context import RequestContext, ToolSource
+from delta_actors.mcp.meta_tools import MetaTools
 from delta_actors.mcp.methods import Method, list_page
 from delta_actors.mcp.tasks import Tasks
 from delta_protocol.jsonrpc import INVALID_PARAMS, Json
-from delta_protocol.mcp.errors import RpcError
+from delta_protocol.mcp.errors import RpcError, UnknownTool
 from delta_protocol.mcp.incoming import IncomingCall, decode_member
 from delta_protocol.mcp.mirrors import Mirror, check_mirrors
 from delta_protocol.mcp.offers import required_text
-from delta_protocol.mcp.types import ToolDefinition
+from delta_protocol.mcp.types import ToolDefinition, json_object
 from delta_protocol.mcp.versions import Era
 
 
@@ -36,10 +38,14 @@ class ScopedTools(Protocol):
 
 
 class Tools:
-    """The feature. It is offered from the start; `size` is the length of a page."""
+    """The feature. It is offered from the start; `size` is the length of a page.
 
-    def __init__(self, source: ToolSource, size: int, tasks: Tasks) -> None:
+    With `meta` the list shows its tools in place of the source's, which can still be called by name.
+    """
+
+    def __init__(self, source: ToolSource, size: int, tasks: Tasks, meta: MetaTools | None = None) -> None:
         self.source = source
+        self._meta = meta
         self._tasks = tasks
         self._size = size
         self._mirrors = source.mirrors if isinstance(source, MirroredTools) else None
@@ -50,6 +56,8 @@ class Tools:
 
     def _scopes(self, call: IncomingCall) -> Sequence[str]:
         name = decode_member(call.params, "name")
+        if self._meta is not None and name == meta_tools.CALL:
+            name = json_object(decode_member(call.params, "arguments")).get("name")
         return self.source.scopes(name) if isinstance(self.source, ScopedTools) and isinstance(name, str) else ()
 
     def capabilities(self, era: Era) -> dict[str, Any]:  # noqa: ARG002 - the same in both
@@ -57,7 +65,7 @@ class Tools:
         return {"tools": {"listChanged": True}}
 
     async def _list(self, call: IncomingCall, context: RequestContext) -> Json:
-        tools = await self.source.list_tools(context)
+        tools = self._meta.definitions() if self._meta is not None else await self.source.list_tools(context)
         texts = [tool if isinstance(tool, bytes) else self._text(tool, context.era) for tool in tools]
         return list_page(call, "tools", texts, self._size)
 
@@ -68,11 +76,22 @@ class Tools:
             arguments = b"{}"
         if not arguments.startswith(b"{"):
             raise RpcError(INVALID_PARAMS, "tools/call: arguments must be an object")
-        if call.mirrored is not None and self._mirrors is not None and (mirrors := self._mirrors(name)):
+        meta = self._meta
+        if meta is not None and name in (meta_tools.SEARCH, meta_tools.DESCRIBE):
+            return (await meta.serve(name, arguments, context)).to_json()
+        through = meta is not None and name == meta_tools.CALL
+        if meta is not None and through:
+            name, arguments = meta.target(arguments)
+        elif call.mirrored is not None and self._mirrors is not None and (mirrors := self._mirrors(name)):
             check_mirrors(mirrors, arguments, call.mirrored)
 
         async def serve() -> Json:
-            result = await self.source.call_tool(name, arguments, context)
+            try:
+                result = await self.source.call_tool(name, arguments, context)
+            except UnknownTool:
+                if meta is None or not through:
+                    raise
+                raise await meta.unknown(name, context) from None
             return result if isinstance(result, bytes) else result.to_json()
 
         return await self._tasks.call(call, context, name, serve)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from functools import lru_cache
 from typing import NamedTuple
 
-from delta_protocol.catalogue import names, schemas
+from delta_protocol.catalogue import schemas
 from delta_protocol.catalogue.model import Catalogue, Collection, Connector, ConnectorState, Tool
 from delta_protocol.catalogue.visible import one_line
 from delta_protocol.codecs import exact_json
+from delta_protocol.ranking import counted, scores
 from delta_protocol.wire.message import Json
 
-K1, B = 1.2, 0.6
 ABOUT_LENGTH = 120
 MAX_CACHED = 8_192
-NAME_WEIGHT = 4
-"""A word in a name counts as often as this many in a description."""
 
 
 class Hit(NamedTuple):
@@ -34,24 +31,10 @@ class Hit(NamedTuple):
 def search(catalogue: Catalogue, words: str, limit: int = 10) -> tuple[Hit, ...]:
     """Return the best `limit` tools and collections for the words, best first; equal ones in catalogue order."""
     documents = [entry for connector in catalogue.connectors for entry in _entries(connector)]
-    wanted = sorted(set(_terms(words)))
-    if not documents or not wanted:
-        return ()
-    lengths = [counts.total() for _, counts in documents]
-    mean = sum(lengths) / len(documents)
-    weights = {term: _rarity(sum(term in counts for _, counts in documents), len(documents)) for term in wanted}
-    hits: list[Hit] = []
-    for (hit, counts), length in zip(documents, lengths, strict=True):
-        norm = K1 * (1 - B + B * length / mean)
-        score = sum(weights[term] * counts[term] * (K1 + 1) / (counts[term] + norm) for term in wanted)
-        if score > 0:
-            hits.append(hit._replace(score=score))
+    found = scores([counts for _, counts in documents], words)
+    hits = [hit._replace(score=score) for (hit, _), score in zip(documents, found, strict=True) if score > 0]
     best = sorted(hits, key=lambda hit: -hit.score)[:limit]
     return tuple(hit._replace(about=one_line(hit.about, ABOUT_LENGTH)) for hit in best)
-
-
-def _rarity(containing: int, total: int) -> float:
-    return math.log(1 + (total - containing + 0.5) / (containing + 0.5))
 
 
 def _entries(connector: Connector) -> list[tuple[Hit, Counter[str]]]:
@@ -63,7 +46,7 @@ def _entries(connector: Connector) -> list[tuple[Hit, Counter[str]]]:
 
 
 def _collection(alias: str, connector: Connector, collection: Collection) -> tuple[Hit, Counter[str]]:
-    counts = _counted(f"{connector.name} {collection.name}", " ".join(collection.fields))
+    counts = counted(f"{connector.name} {collection.name}", " ".join(collection.fields))
     about = f"collection; fields {', '.join(collection.fields)}"
     return Hit(alias, collection.name, "collection", 0.0, about), counts
 
@@ -77,15 +60,4 @@ def _tool(alias: str, connector: Connector, tool: Tool) -> tuple[Hit, Counter[st
 def _tool_words(connector: str, name: str, description: str, input_schema: Json) -> Counter[str]:
     """Counting all words of a large catalogue takes a tenth of a second; they are the same for every search."""
     parameters = " ".join(schemas.properties(exact_json.decode(input_schema)))
-    return _counted(f"{connector} {name}", f"{description} {parameters}")
-
-
-def _counted(name: str, rest: str) -> Counter[str]:
-    counts = Counter(_terms(rest))
-    for term in _terms(name):
-        counts[term] += NAME_WEIGHT
-    return counts
-
-
-def _terms(text: str) -> list[str]:
-    return [names.singular(word) for word in names.words(text)]
+    return counted(f"{connector} {name}", f"{description} {parameters}")
