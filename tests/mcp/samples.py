@@ -79,7 +79,7 @@ def sample_server(log: Log, settings: ServerSettings | None = None) -> DeltaServ
         if kind == "group":
             async with trio.open_nursery():
                 raise Invalid("inside a nursery")
-        raise ZeroDivisionError("secret of the handler")
+        raise ZeroDivisionError("message of the handler")
 
     @server.tool()
     async def about(context: RequestContext) -> dict[str, Any]:

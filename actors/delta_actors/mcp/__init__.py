@@ -17,6 +17,7 @@ from delta_actors.mcp.context import RequestContext as RequestContext
 from delta_actors.mcp.context import ToolSource as ToolSource
 from delta_actors.mcp.progressive import Disclosure as Disclosure
 from delta_actors.mcp.resources import Watcher as Watcher
+from delta_actors.mcp.result_policy import ResultPolicy as ResultPolicy
 from delta_actors.mcp.server import DeltaServer as DeltaServer
 from delta_actors.mcp.server import ServerSettings as ServerSettings
 from delta_actors.mcp.server import Sources as Sources

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 def failure_of(call: IncomingCall, raised: Exception) -> RpcError | Json:
     """Return the error of the protocol, or the tool result with `isError`, that `raised` becomes."""
-    error = _lone(raised)
+    error = lone(raised)
     match error:
         case RpcError():
             return error
@@ -40,11 +40,11 @@ def failure_of(call: IncomingCall, raised: Exception) -> RpcError | Json:
 
 def retry_after(raised: Exception) -> float | None:
     """Return after how many seconds to try again, None where the exception is no `Overloaded`."""
-    error = _lone(raised)
+    error = lone(raised)
     return float(error.detail.get("retry_after", 1)) if isinstance(error, Overloaded) else None
 
 
-def _lone(error: Exception) -> Exception:
+def lone(error: Exception) -> Exception:
     """Return the one exception inside nested groups of one: a handler's nursery wraps what it raised."""
     inner: Sequence[Exception] = getattr(error, "exceptions", ())
-    return _lone(inner[0]) if len(inner) == 1 else error
+    return lone(inner[0]) if len(inner) == 1 else error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import logging
+import math
 import re
 import typing
 from collections.abc import Callable, Collection, Sequence
@@ -11,14 +13,17 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
+import trio
 
 from delta_actors.mcp.context import RequestContext
+from delta_actors.mcp.failures import lone
+from delta_actors.mcp.result_policy import READ, ResultPolicy, ResultShaper
 from delta_actors.mcp.signatures import Signature, each, json_schema, name_of, read_signature
-from delta_protocol.errors import Invalid
+from delta_protocol.errors import DeltaError, Invalid
 from delta_protocol.jsonrpc import INTERNAL_ERROR, Json
 from delta_protocol.mcp.bearer import check_scopes
 from delta_protocol.mcp.disclosure import MAX_SUMMARY
-from delta_protocol.mcp.errors import RpcError, UnknownTool
+from delta_protocol.mcp.errors import McpError, RpcError, UnknownTool
 from delta_protocol.mcp.mirrors import Mirror, find_mirrors
 from delta_protocol.mcp.tasks import TaskSupport
 from delta_protocol.mcp.types import (
@@ -33,6 +38,10 @@ from delta_protocol.mcp.types import (
     ToolResult,
 )
 
+logger = logging.getLogger(__name__)
+
+MAX_MESSAGE = 4000
+"""Characters that are shown of a function's exception."""
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 
@@ -75,8 +84,9 @@ class FunctionTool:
     scopes: tuple[str, ...] = ()
     summary: str | None = None
 
-    async def call(self, arguments: Json, context: RequestContext) -> ToolResult:
-        """Run the function. Arguments that do not fit become a result with `isError`, which a model can correct.
+    async def call(self, arguments: Json, context: RequestContext, shaper: ResultShaper | None = None) -> ToolResult:
+        """Run the function. Arguments that do not fit become a result with `isError`, which a model can correct, and
+        so does what the function raises, with its message (spec 1.10); `shaper` keeps the result short.
 
         Raises `RpcError` -32603 where the result does not fit the output schema.
         """
@@ -84,10 +94,27 @@ class FunctionTool:
             values, notes = self._values(arguments)
         except Invalid as error:
             return ToolResult.text(error.message, is_error=True)
-        result = _result(await self.signature.call(values, context))
+        try:
+            result = _result(await self.signature.call(values, context))
+        except Exception as error:  # noqa: BLE001 - the author's function: what it raises is its result
+            result = self._failed(error, shaper)
         if self.given_output is not None and not result.is_error:
             self._check_output(self.given_output, result)
+        if shaper is not None:
+            result = shaper.shape(result, context, structured=self.definition.output_schema is not None)
         return msgspec.structs.replace(result, content=(*result.content, *notes)) if notes else result
+
+    def _failed(self, raised: Exception, shaper: ResultShaper | None) -> ToolResult:
+        """Return what an exception of the function becomes; raise it again where the protocol has a word for it."""
+        error = lone(raised)
+        withdrawn = trio.current_effective_deadline() == -math.inf
+        if withdrawn or isinstance(error, DeltaError | McpError | trio.TooSlowError):
+            raise raised
+        limited = None if shaper is None else shaper.failed(error, self.definition.name)
+        if limited is not None:
+            return limited
+        logger.warning("the tool %s failed", self.definition.name, exc_info=raised)
+        return ToolResult.text(str(error)[:MAX_MESSAGE] or type(error).__name__, is_error=True)
 
     def _values(self, arguments: Json) -> tuple[dict[str, Any], tuple[TextContent, ...]]:
         """Return the function's arguments, and what is to be said about them. Raises `Invalid` in three lines.
@@ -127,11 +154,19 @@ class FunctionTool:
 class FunctionTools:
     """The tools a server was given by its `tool` decorator, in the order of definition.
 
-    `summaries`: each must have one. `reserved` names are the server's own.
+    `summaries`: each must have one. `reserved` names are the server's own. With `results` long results are cut, and
+    one more tool reads on in them.
     """
 
-    def __init__(self, *, summaries: bool = False, reserved: Collection[str] = ()) -> None:
+    def __init__(
+        self, *, summaries: bool = False, reserved: Collection[str] = (), results: ResultPolicy | None = None
+    ) -> None:
         self._tools: dict[str, FunctionTool] = {}
+        self._shaper: ResultShaper | None = None
+        if results is not None:
+            self._shaper = ResultShaper(results)
+            options = ToolOptions(READ, summary="Read on in a long result", read_only=True)
+            self._tools[READ] = function_tool(self._shaper.read, options)
         self._summaries = summaries
         self._reserved = frozenset(reserved)
 
@@ -186,7 +221,7 @@ class FunctionTools:
         tool = self._tools.get(name)
         if tool is None:
             raise UnknownTool(name)
-        return await tool.call(arguments, context)
+        return await tool.call(arguments, context, None if name == READ else self._shaper)
 
 
 def function_tool(function: Callable[..., Any], options: ToolOptions) -> FunctionTool:

@@ -26,6 +26,7 @@ from delta_actors.mcp.methods import BOTH, Feature, Methods
 from delta_actors.mcp.progressive import Disclosure, ProgressiveTools
 from delta_actors.mcp.prompts import Prompts, PromptSource
 from delta_actors.mcp.resources import Resources, ResourceSource
+from delta_actors.mcp.result_policy import ResultPolicy
 from delta_actors.mcp.signatures import name_of, read_signature
 from delta_actors.mcp.stdio import stdio_streams
 from delta_actors.mcp.subscribers import Concerns, Kind, Subscribers
@@ -91,7 +92,8 @@ class DeltaServer:
 
     Handlers run in the scope of the request: cancelling the request cancels them. Tools are offered from the start,
     the other kinds as soon as there is one. With `disclosure` clients can do without the whole list of tools; each tool
-    then needs a summary.
+    then needs a summary. `results` keeps what functions return within a number of tokens. Raises `TypeError` for it
+    where the tools come from a source.
     """
 
     def __init__(
@@ -106,13 +108,16 @@ class DeltaServer:
         sources: Sources | None = None,
         settings: ServerSettings | None = None,
         disclosure: Disclosure | None = None,
+        results: ResultPolicy | None = None,
     ) -> None:
         self.settings = settings or ServerSettings()
         self._disclosure = disclosure
         sources = sources or Sources()
         self._sources = replace(sources, tools=tools or sources.tools)
         reserved = META_NAMES if disclosure is not None and disclosure.meta_tools else ()
-        self._tools = FunctionTools(summaries=disclosure is not None, reserved=reserved)
+        self._tools = FunctionTools(summaries=disclosure is not None, reserved=reserved, results=results)
+        if results is not None:
+            _own(self._sources.tools)
         self._resources = FunctionResources()
         self._prompts = FunctionPrompts()
         self._completions = FunctionCompletions(self._check_reference)
