@@ -384,6 +384,9 @@ async def test_a_given_schema_is_shown_as_it_is_and_checked() -> None:
         assert "anyOf" in bad["content"][0]["text"]
 
 
+MIRRORED_NUMBER = b'{"type":"object","properties":{"city":{"type":"number","x-mcp-header":"City"}}}'
+
+
 def test_what_a_server_cannot_offer_is_refused_where_it_is_defined() -> None:
     server = small_server()
 
@@ -393,7 +396,7 @@ def test_what_a_server_cannot_offer_is_refused_where_it_is_defined() -> None:
     with pytest.raises(Invalid):
         server.tool(input_schema=b'{"type":"nonsense"}')(takes)
     with pytest.raises(BadMirror):
-        server.tool(input_schema=b'{"properties":{"city":{"type":"number","x-mcp-header":"City"}}}')(takes)
+        server.tool(input_schema=MIRRORED_NUMBER)(takes)
     with pytest.raises(TypeError):
         server.resource("memo://{town}")(takes)
     with pytest.raises(TypeError):
@@ -415,7 +418,9 @@ async def test_a_question_may_not_have_another_ones_key() -> None:
         return ""
 
     async with served(server) as peer:
-        assert (await peer.ask(modern(1, "tools/call", name="twice")))["error"]["code"] == -32603
+        result = (await peer.ask(modern(1, "tools/call", name="twice")))["result"]
+        assert "two questions with the key 'same'" in result["content"][0]["text"]
+        assert result["isError"] is True
 
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "features_server.py"

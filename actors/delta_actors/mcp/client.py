@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from delta_actors.mcp.background import background
 from delta_actors.mcp.client_calls import OnNotification, OnProgress, OnQuestion
+from delta_actors.mcp.client_disclosure import ToolCatalogue
 from delta_actors.mcp.stdio_client import StdioParameters, open_line_client
 from delta_protocol.jsonrpc import Json
 from delta_protocol.mcp import handshake
@@ -84,13 +85,14 @@ class DeltaClient:
     """An open session. Calls may run concurrently; cancelling a call's task cancels the call at the server.
 
     `on_tools_changed` is called, without waiting, when the server says that its tools changed, and `on_notification`
-    for every notification that belongs to no request.
+    for every notification that belongs to no request. `tools` answers what there is without fetching every definition.
     """
 
     def __init__(self, wire: ClientWire, agreement: Agreement, identity: ClientIdentity) -> None:
         self._wire = wire
         self._agreement = agreement
         self.meta = identity.modern_meta(agreement.version) if agreement.era == "modern" else {}
+        self.tools = ToolCatalogue(self)
         self.on_tools_changed: Callable[[], None] | None = None
         self.on_notification: OnNotification | None = None
 
@@ -113,6 +115,11 @@ class DeltaClient:
     def capabilities(self) -> Json:
         """The ServerCapabilities object."""
         return self._agreement.capabilities
+
+    @property
+    def announces_tool_changes(self) -> bool:
+        """Whether the server said that it tells when its tools change."""
+        return self._agreement.announces_tool_changes
 
     @property
     def instructions(self) -> str:
@@ -221,8 +228,10 @@ class DeltaClient:
         """A notification arrived that belongs to no call."""
         if self.on_notification is not None:
             self.on_notification(method, params)
-        if method == "notifications/tools/list_changed" and self.on_tools_changed is not None:
-            self.on_tools_changed()
+        if method == "notifications/tools/list_changed":
+            self.tools.changed()
+            if self.on_tools_changed is not None:
+                self.on_tools_changed()
 
 
 @asynccontextmanager

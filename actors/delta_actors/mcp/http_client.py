@@ -23,7 +23,7 @@ from delta_actors.mcp.http_mirrors import ToolMirrors
 from delta_actors.mcp.http_wire import ERROR_BODY, Post, SessionEnded, exchange, posted, read_bounded
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import METHOD_NOT_FOUND, Json, Notification, Request
-from delta_protocol.mcp import handshake, versions
+from delta_protocol.mcp import disclosure, handshake, versions
 from delta_protocol.mcp.errors import HEADER_MISMATCH, McpError, NoReply, NotSent, RpcError
 from delta_protocol.mcp.handshake import Agreement, ClientIdentity, NotUnderstood
 from delta_protocol.mcp.http_ladder import encode_header_value
@@ -36,6 +36,8 @@ _NO_VERDICT = frozenset({401, 403, 429, 503})
 _MOST_PAGES = 1000
 _COURTESY = 2.0
 """Seconds for what is said to the server after the caller is done: cancel notices, the end of the session."""
+_DEFINING = ("tools/list", disclosure.DESCRIBE)
+"""Methods whose results have definitions, and with them what is repeated in headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class HttpClient:
         self.session: str | None = None
         self._renewing = trio.Lock()
         self._mirrors = ToolMirrors()
+        self.describes = False
+        """Whether the server describes single tools (extension)."""
         self._asking: set[OpenCall] = set()
         self.listened = trio.Event()
 
@@ -115,14 +119,20 @@ class HttpClient:
         except RpcError as error:
             if error.code != HEADER_MISMATCH or method != "tools/call":
                 raise
-            await self._look_again()
+            await self._look_again(params)
         try:
             return await send()
         except SessionEnded:
             raise NotSent("the server ends every session at once", status=404) from None
 
-    async def _look_again(self) -> None:
-        """List all tools, for what their annotations are now."""
+    async def _look_again(self, call: Json) -> None:
+        """Find out what the called tool's annotations are now: from its description, or from the whole list."""
+        name = read_object(call, "params").get("name")
+        if self.describes and name is not None:
+            params = msgspec.json.encode({"names": [name]})
+            meta = self._identity.modern_meta(versions.LATEST_MODERN)
+            await self._exchange(disclosure.DESCRIBE, handshake.with_meta(params, meta), None, None, None)
+            return
         cursor: Raw | None = None
         for _ in range(_MOST_PAGES):
             params = msgspec.json.encode({} if cursor is None else {"cursor": cursor})
@@ -163,7 +173,7 @@ class HttpClient:
             async with background() as nursery:
                 nursery.start_soon(self._carry, post, call, nursery, ended)
                 result = await call.result()
-            return self._mirrors.learn(result) if method == "tools/list" and self._modern else result
+            return self._mirrors.learn(result) if method in _DEFINING and self._modern else result
         except NotSent:
             if ended:
                 raise ended[0] from None
@@ -351,6 +361,7 @@ async def open_http(parameters: HttpParameters) -> AsyncGenerator[DeltaClient, N
                 agreement = await _settle(wire, parameters)
         except trio.TooSlowError:
             raise NotSent(f"{parameters.url}: no session within {parameters.start_timeout:g} s") from None
+        wire.describes = disclosure.offered_describe(agreement.capabilities) > 0
         client = DeltaClient(wire, agreement, ClientIdentity(parameters.client, parameters.capabilities))
         wire.on_notification = client.take_notification
         nursery.start_soon(listen_for_changes, wire, http, parameters.url, agreement, client)

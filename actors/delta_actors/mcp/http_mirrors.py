@@ -28,7 +28,7 @@ class ToolMirrors:
         self._mirrors: dict[str, tuple[Mirror, ...]] = {}
 
     def learn(self, page: Json) -> Json:
-        """Take a page of `tools/list` and return it without the tools whose annotations are invalid."""
+        """Take tools, listed or described, and return the text without those whose annotations are invalid."""
         if b"x-mcp-header" not in page:
             return page
         try:

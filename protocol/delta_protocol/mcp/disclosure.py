@@ -143,6 +143,16 @@ def describe(tools: Mapping[str, Json], names: Iterable[str], known: Mapping[str
     return Described(tuple(tool for name, tool in found.items() if name not in unchanged), unchanged, unknown)
 
 
+def all_unknown(error: RpcError) -> bool:
+    """Whether an error is what `describe` raises where there is none of the named tools."""
+    if error.code != INVALID_PARAMS or error.data is None:
+        return False
+    try:
+        return "unknown" in json_object(msgspec.json.decode(error.data))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
 def signature(tool: Json) -> dict[str, Any]:
     """Return a definition in its compact form: a line of types, the description and the hints.
 
