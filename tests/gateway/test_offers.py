@@ -100,6 +100,15 @@ async def test_names_are_the_connectors_own_and_qualified_on_a_clash(front: Era,
                 assert json.loads(caught.value.data or b"{}") == {"uri": uri}
 
 
+async def test_links_in_results_lead_to_the_resource_that_clients_know(tmp_path: Path) -> None:
+    async with shelves(tmp_path, one=shelf("one"), two=shelf("two")) as house:
+        await until_listed(house, 6)
+        async with client_of(house, "modern") as client:
+            result = await ask(client, "tools/call", name="two_get_link", arguments={})
+            link, embedded = result["content"]
+            assert link["uri"] == embedded["resource"]["uri"] == "delta://two/file:///a"
+
+
 @pytest.mark.parametrize("front", ["legacy", "modern"])
 async def test_completions_lead_back_to_the_connectors_own_names(front: Era, tmp_path: Path) -> None:
     async with shelves(tmp_path, one=shelf("one"), two=shelf("two")) as house:

@@ -13,6 +13,7 @@ import trio
 
 from delta_actors.mcp import DeltaClient, HttpParameters, RpcError, open_http
 from delta_protocol.jsonrpc import Json
+from delta_protocol.wire.message import Role
 from tests.gateway.house import House
 from tests.gateway.test_offers import Era, ask, client_of, shelf, shelves, until_listed
 
@@ -145,3 +146,22 @@ async def test_what_a_conversations_own_session_tells_reaches_that_conversation_
             await other.heard(UPDATED, uri="file:///a")
             assert not mine.told
             assert not other.told
+
+
+@pytest.mark.parametrize("back", ["legacy", "modern"])
+async def test_subscriptions_outlive_the_registry(back: str, tmp_path: Path) -> None:
+    async with shelves(tmp_path, one=shelf("one", back)) as house:
+        await until_listed(house, 3)
+        async with listening(house, "modern", "file:///a") as listener, client_of(house, "modern") as other:
+            assert await watches(other)
+            house.system.kill(Role.REGISTRY)
+            with trio.fail_after(30):
+                while house.system.restarts(Role.REGISTRY) == 0 or not await watches(other):
+                    await trio.sleep(0.05)
+            await other.call_tool("change", b'{"text":"after"}')
+            await listener.heard(UPDATED, uri="file:///a")
+
+
+async def watches(client: DeltaClient) -> bool:
+    result = json.loads((await client.call_tool("get_watched", b"{}")).result)
+    return bool(result.get("structuredContent", {}).get("result"))

@@ -14,6 +14,7 @@ from delta_actors.gateway.catalogues import Catalogues
 from delta_actors.gateway.conversations import Conversation, Conversations, Definitions
 from delta_actors.gateway.deltas import Deltas
 from delta_actors.gateway.held import HeldCalls
+from delta_actors.gateway.offered import Offered
 from delta_actors.gateway.passing import Passed, passed_tools
 from delta_actors.gateway.programs import Programs
 from delta_actors.gateway.reading import Lookups
@@ -74,6 +75,7 @@ class Gateway:
         journal: Ref,
         results: Ref,
         catalogues: Catalogues,
+        offered: Offered,
         nursery: trio.Nursery,
         limits: LimitsConfig,
         answered: Callable[[], None] = lambda: None,
@@ -93,7 +95,7 @@ class Gateway:
         self._closing = False
         self._idle = trio.Event()
         self._held = HeldCalls(nursery)
-        self.relay = Relay(registry, self._held, limits.request_deadline, self.counted)
+        self.relay = Relay(registry, offered, self._held, limits.request_deadline, self.counted)
 
     async def list_tools(self, context: RequestContext) -> Sequence[ToolDefinition | Json]:
         """Return the tools as this conversation knows them."""

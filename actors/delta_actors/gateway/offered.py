@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import trio
 
 from delta_actors.runtime.actor import Ref
 from delta_protocol.catalogue.offers import Offers, Shown
+from delta_protocol.codecs import exact_json
+from delta_protocol.codecs.exact_json import is_array, is_object
 from delta_protocol.errors import DeltaError
+from delta_protocol.wire.message import Json
 from delta_protocol.wire.registry import GetOffers, ListsShown, OffersChanged, ResourceUpdated, WatchOffers
 
 _RETRY = 0.2
 _SHOWN_EVERY = 1.0
 """Seconds between two words to the registry that clients look at the lists."""
 
+_HOLDS_RESOURCES = frozenset({"content", "contents", "messages", "resource"})
 Kind = Literal["prompts", "resources"]
 
 
@@ -56,6 +60,26 @@ class Offered:
         """Return once the offers are known, after `limit` seconds in any case."""
         with trio.move_on_after(limit):
             await self._known.wait()
+
+    def with_shown_uris(self, connector: str, result: Json) -> Json:
+        """Return a connector's result with the URIs that clients know its resources by (spec 1.20)."""
+        if not self._shown.renames(connector) or b'"uri"' not in result:
+            return result
+        return exact_json.encode(self._renamed(connector, exact_json.decode(result)))
+
+    def _renamed(self, connector: str, value: Any) -> Any:  # noqa: ANN401 - JSON from a peer
+        if is_array(value):
+            return [self._renamed(connector, item) for item in value]
+        if not is_object(value):
+            return value
+        # What a tool returns as data is its own; only the protocol's own places hold URIs of resources.
+        named = {
+            key: self._renamed(connector, item) if key in _HOLDS_RESOURCES else item for key, item in value.items()
+        }
+        uri = named.get("uri")
+        if isinstance(uri, str):
+            named["uri"] = self._shown.shown_uri(connector, uri)
+        return named
 
     async def looked(self) -> None:
         """Tell the registry that a client looks at the lists."""

@@ -78,16 +78,9 @@ class PassedResources:
             if _not_found(error):
                 raise UnknownResource(uri) from None
             raise
-        return result if uri == target.name else self._shown(target.connector, result)
-
-    def _shown(self, connector: str, result: Json) -> Json:
-        """Return the result with the URIs that the client knows."""
-        body: Any = exact_json.decode(result)
-        contents = body.get("contents") if is_object(body) else None
-        for item in contents if is_array(contents) else ():
-            if is_object(item) and isinstance(item.get("uri"), str):
-                item["uri"] = self._offered.shown.shown_uri(connector, item["uri"])
-        return exact_json.encode(body)
+        if uri != target.name and not self._offered.shown.renames(target.connector):
+            return _qualified(result, target.name, uri)
+        return result
 
 
 class PassedPrompts:
@@ -152,6 +145,16 @@ class PassedCompletions:
             params["context"] = {"arguments": dict(request.known)}
         make = _request(target, "completion/complete", params)
         return await self._relay.request(context, f"{target.connector}: completion", make)
+
+
+def _qualified(result: Json, own: str, asked: str) -> Json:
+    """Return the result with the URI that was asked for in place of the connector's own."""
+    body: Any = exact_json.decode(result)
+    contents = body.get("contents") if is_object(body) else None
+    for item in contents if is_array(contents) else ():
+        if is_object(item) and item.get("uri") == own:
+            item["uri"] = asked
+    return exact_json.encode(body)
 
 
 def _request(target: Target, method: str, params: dict[str, Any]) -> Callable[[Json | None, str | None], PassRequest]:

@@ -20,6 +20,7 @@ import msgspec
 
 from delta_actors.gateway.caller import Caller, named
 from delta_actors.gateway.held import HeldCall, HeldCalls
+from delta_actors.gateway.offered import Offered
 from delta_actors.mcp import ClientCannot, McpError, Question, RequestContext, RpcError
 from delta_actors.runtime.actor import Listener, Ref
 from delta_protocol.errors import ConnectorFailed, Overloaded, Refused
@@ -58,12 +59,14 @@ class Relay:
     def __init__(
         self,
         registry: Ref,
+        offered: Offered,
         held: HeldCalls,
         longest: float,
         count: Callable[[], AbstractAsyncContextManager[None]],
     ) -> None:
         """`longest`: seconds for one request. `count` counts a request in while it is in progress, or refuses it."""
         self._registry = registry
+        self._offered = offered
         self._held = held
         self._longest = longest
         self._count = count
@@ -81,11 +84,15 @@ class Relay:
         """Do what `request` does, for a request that is counted in already."""
         caller = Caller(context, self._longest, exact=True)
         async with caller.open():
-            if not context.can_suspend:
-                return await self._legacy(context, caller, what, make)
-            if context.client_capabilities or context.carried is not None:
-                return await self._modern(context, caller, what, make)
-            return _result(context, what, await self._ask(make(None, None), caller.listen))
+            result = await self._passed(context, caller, what, make)
+        return self._offered.with_shown_uris(make(None, None).connector, result)
+
+    async def _passed(self, context: RequestContext, caller: Caller, what: str, make: Make) -> Json:
+        if not context.can_suspend:
+            return await self._legacy(context, caller, what, make)
+        if context.client_capabilities or context.carried is not None:
+            return await self._modern(context, caller, what, make)
+        return _result(context, what, await self._ask(make(None, None), caller.listen))
 
     async def _legacy(self, context: RequestContext, caller: Caller, what: str, make: Make) -> Json:
         request = make(None, None)

@@ -206,6 +206,8 @@ class RegistryActor(Actor):
             while self._news:
                 await call.emit(self._news.popitem(last=False)[0])
             if told < self._offers.newest.number:
+                if told:
+                    await trio.sleep(SAVE_DELAY)
                 told = self._offers.newest.number
                 await call.emit(OffersChanged(told))
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -10,9 +11,13 @@ from delta_actors.registry.memory import OfferMemory, RememberedOffer
 from delta_protocol.catalogue.offers import List, Offer, Offers, usable
 from delta_protocol.wire.message import Json
 
+log = logging.getLogger("delta.registry")
+
 MOST_ITEMS = 10_000
-MOST_BYTES = 16 << 20
-"""Of one list of one connector; what is beyond is left out, and said."""
+MOST_BYTES = 4 << 20
+"""Of one list of one connector; what is beyond is left out, and logged."""
+MOST_BYTES_IN_ALL = 32 << 20
+"""Of all lists together, which travel in one message: one connector must not leave the others without theirs."""
 
 
 class OfferBook:
@@ -44,7 +49,21 @@ class OfferBook:
 
     def listed(self, name: str, kind: List, items: Sequence[Json]) -> bool:
         """Take one of a connector's lists. Return whether it is another one than before."""
-        return self._take(name, {kind: _bounded(usable(items, kind))})
+        found = usable(items, kind)
+        kept = _bounded(found, min(MOST_BYTES, self._room(name, kind)))
+        if len(kept) < len(found):
+            log.warning("connector %s: %d of its %d %s are left out", name, len(found) - len(kept), len(found), kind)
+        return self._take(name, {kind: kept})
+
+    def _room(self, name: str, kind: List) -> int:
+        """Return how many bytes are left for a list."""
+        taken = sum(
+            len(text)
+            for offer in self._offers.values()
+            for each in (offer.resources, offer.templates, offer.prompts)
+            for text in each
+        )
+        return MOST_BYTES_IN_ALL - taken + sum(map(len, getattr(self._offers[name], kind)))
 
     def _take(self, name: str, changes: Mapping[str, tuple[str, ...] | tuple[Json, ...]]) -> bool:
         before = self._offers[name]
@@ -82,11 +101,11 @@ class _Capabilities(msgspec.Struct):
     logging: _Part | None = None
 
 
-def _bounded(items: tuple[Json, ...]) -> tuple[Json, ...]:
+def _bounded(items: tuple[Json, ...], room: int) -> tuple[Json, ...]:
     size = 0
     for index, item in enumerate(items):
         size += len(item)
-        if index >= MOST_ITEMS or size > MOST_BYTES:
+        if index >= MOST_ITEMS or size > room:
             return items[:index]
     return items
 

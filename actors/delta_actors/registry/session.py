@@ -116,16 +116,24 @@ class Session:
     ) -> None:
         """Work beside the calls of one client, until its connection ends: hear its server, and `follow` its lists."""
         with trio.CancelScope() as self._attending:
-            async with trio.open_nursery() as nursery:
-                if client.era == "modern":
-                    nursery.start_soon(listening.run)
-                if follow is not None:
-                    nursery.start_soon(follow)
-                for uri in await self.watching.opened(client, listening):
-                    self.on_updated(uri)
-                self._attended.set()
-                await client.wait_closed()
-                nursery.cancel_scope.cancel()
+            try:
+                await self._attend(client, listening, follow)
+            except Exception:  # the boundary to a connector: its fault must not stop the others
+                log.exception("connector %s: what it tells is no longer heard", self._name)
+
+    async def _attend(
+        self, client: DeltaClient, listening: Listening, follow: Callable[[], Awaitable[None]] | None
+    ) -> None:
+        async with trio.open_nursery() as nursery:
+            if client.era == "modern":
+                nursery.start_soon(listening.run)
+            if follow is not None:
+                nursery.start_soon(follow)
+            for uri in await self.watching.opened(client, listening):
+                self.on_updated(uri)
+            self._attended.set()
+            await client.wait_closed()
+            nursery.cancel_scope.cancel()
 
     async def attended(self) -> None:
         """Return once the open client is attended."""

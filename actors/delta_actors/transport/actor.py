@@ -61,17 +61,18 @@ class TransportActor(Actor):
         addresses = () if http is None else (_address(http, context.config),)
         limits = context.config.limits
         self._catalogues = Catalogues(context.ref(Role.REGISTRY))
+        self._offered = Offered(context.ref(Role.REGISTRY), lambda kind: self._server.changed(kind), self._updated)
         self._gateway = Gateway(
             registry=context.ref(Role.REGISTRY),
             sandbox=context.ref(Role.SANDBOX),
             journal=context.ref(Role.JOURNAL),
             results=context.ref(Role.RESULTS),
             catalogues=self._catalogues,
+            offered=self._offered,
             nursery=context.nursery,
             limits=limits,
             answered=self._answered,
         )
-        self._offered = Offered(context.ref(Role.REGISTRY), lambda kind: self._server.changed(kind), self._updated)
         self._watches = Watches(context.ref(Role.REGISTRY), self._offered)
         # One key for session ids and for the state of questions (each sealed for its purpose): both outlive a restart.
         self._key = load_key(context.state_dir / "session.key")

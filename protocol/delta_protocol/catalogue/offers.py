@@ -110,6 +110,14 @@ class Shown:
             return shown
         return uri if self.resource(uri) == Target(connector, uri) else f"{OWN}{connector}/{uri}"
 
+    def renames(self, connector: str) -> bool:
+        """Whether some of the connector's resources are shown under another URI than its own."""
+        return connector in self._renaming
+
+    @cached_property
+    def _renaming(self) -> frozenset[str]:
+        return frozenset(connector for (connector, uri), shown in self._shown_uris.items() if shown != uri)
+
     @property
     def _all(self) -> Sequence[Offer]:
         return self.offers.offers

@@ -10,7 +10,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from delta_actors.mcp import DeltaServer, RequestContext, ServerSettings
+from delta_actors.mcp import (
+    DeltaServer,
+    EmbeddedResource,
+    RequestContext,
+    ResourceContents,
+    ResourceLink,
+    ServerSettings,
+)
 
 NAME = sys.argv[1]
 ERAS: dict[str, Any] = {"legacy": ("legacy",), "modern": ("modern",)}
@@ -80,6 +87,12 @@ def change(text: str) -> str:
     contents["text"] = text
     server.resource_updated("file:///a")
     return "changed"
+
+
+@server.tool(read_only=True)
+def get_link() -> list[Any]:
+    contents = ResourceContents("file:///a", "text/plain", "here")
+    return [ResourceLink(uri="file:///a", name="a"), EmbeddedResource(resource=contents)]
 
 
 @server.tool(read_only=True)
