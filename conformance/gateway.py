@@ -33,7 +33,6 @@ _NOT_BEFORE_LEGACY = frozenset(
     {
         "server-stateless",
         "input-required-result-basic-elicitation",
-        "input-required-result-multiple-input-requests",
         "input-required-result-ignore-extra-params",
     }
 )

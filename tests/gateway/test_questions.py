@@ -28,11 +28,18 @@ async def asking(state: Path, back: str, **settings: Any) -> AsyncIterator[House
     given = {"expose": "tools", "session": "conversation", **settings}
     connector = ConnectorConfig(command=sys.executable, args=arguments, **given)
     async with open_house(state, StackConfig(connectors={"asker": connector})) as house:
-        async with open_http(HttpParameters(house.url, era="modern")) as client:
-            with trio.fail_after(30):
-                while len(await client.list_tools()) < 4:
-                    await trio.sleep(0.02)
+        with trio.fail_after(30):
+            while not await _settled(house):
+                await trio.sleep(0.02)
         yield house
+
+
+async def _settled(house: House) -> bool:
+    """Whether all is known that the connector has."""
+    async with open_http(HttpParameters(house.url, era="modern")) as client:
+        if len(await client.list_tools()) < 4 or not {"prompts", "logging"} <= set(json.loads(client.capabilities)):
+            return False
+        return bool(json.loads(await client.request("prompts/list"))["prompts"])
 
 
 @asynccontextmanager
@@ -84,6 +91,18 @@ async def test_every_kind_of_question_is_answered(front: Era, back: str, tmp_pat
         assert ("elicitationId" in person.asked[-1][1]) == (front == "legacy")
         if back == "legacy":
             assert (tmp_path / "notes").read_text().split() == ["greet"], "a call that waits is made once"
+
+
+@pytest.mark.parametrize("back", ["legacy", "modern"])
+@pytest.mark.parametrize("front", ["legacy", "modern"])
+async def test_what_is_asked_at_once_is_answered_at_once(front: Era, back: str, tmp_path: Path) -> None:
+    async with asking(tmp_path, back) as house, client_of(house, front) as client:
+        person = Person()
+        assert await said(client, "both", person) == "Ada in file:///home"
+        assert len(person.asked) == 2
+        if front == "modern":
+            first = await ask(client, "tools/call", name="both")
+            assert len(first["inputRequests"]) == 2
 
 
 @pytest.mark.parametrize("back", ["legacy", "modern"])

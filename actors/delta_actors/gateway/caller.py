@@ -14,7 +14,7 @@ from delta_actors.runtime.current import speaking_for
 from delta_protocol.codecs import exact_json
 from delta_protocol.codecs.exact_json import is_object
 from delta_protocol.mcp.levels import read_level
-from delta_protocol.wire.message import Answer, Item, Json, LogMessage, Origin, Progress, Question
+from delta_protocol.wire.message import Answer, Answered, Item, Json, LogMessage, Origin, Progress, Question
 
 PROGRESS_EVERY = 5.0
 """Seconds; a client that was promised progress hears of it at least every ten (acceptance 46)."""
@@ -49,7 +49,9 @@ class Caller:
         elif isinstance(item, LogMessage):
             await self._log(item)
         elif isinstance(item, Question):
-            return await self._ask(item)
+            first = await self._ask(item)
+            more = [await self._ask(each) for each in alone(item)[1:]]
+            return Answer(first.result, first.error, tuple(Answered(each.result, each.error) for each in more))
         return None
 
     def changing(self) -> None:
@@ -130,6 +132,12 @@ def _said(item: Progress) -> str:
     if item.total is None:
         return item.message
     return f"{item.message} ({item.progress:g} of {item.total:g})".lstrip()
+
+
+def alone(question: Question) -> list[Question]:
+    """Return what a question asks one by one."""
+    more = [Question(question.connector, each.method, each.params) for each in question.more]
+    return [Question(question.connector, question.method, question.params), *more]
 
 
 def named(question: Question) -> Json:

@@ -13,15 +13,15 @@ from contextlib import contextmanager
 
 import trio
 
-from delta_actors.gateway.caller import Caller, named
+from delta_actors.gateway.caller import Caller, alone, named
 from delta_actors.mcp import Question, RpcError
 from delta_actors.runtime.actor import Listener
 from delta_protocol.codecs import exact_json
 from delta_protocol.errors import ConnectorFailed, DeltaError
-from delta_protocol.jsonrpc import INVALID_PARAMS
+from delta_protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from delta_protocol.mcp import questions
 from delta_protocol.wire import message as wire
-from delta_protocol.wire.message import Answer, Item, Json
+from delta_protocol.wire.message import Answer, Answered, Item, Json
 from delta_protocol.wire.registry import PassReply
 
 HELD_FOR = 300.0
@@ -45,10 +45,9 @@ class HeldCall:
         self.waiting = False
         """Whether its client was sent away to answer."""
         self._ask = ask
-        self._key = ""
         self._numbers = 0
-        self._question: Question | None = None
-        self._answer: Answer | None = None
+        self._open: dict[str, Question] = {}
+        self._answers: dict[str, Answered] = {}
         self._answered = trio.Event()
         self._reply: PassReply | DeltaError | None = None
         self._changed = trio.Event()
@@ -67,7 +66,7 @@ class HeldCall:
 
     async def wait(self) -> PassReply | None:
         """Return the reply, None where the connector asks something first. Raises what the call raised."""
-        while self._reply is None and self._question is None:
+        while self._reply is None and not self._open:
             await self._changed.wait()
         if isinstance(self._reply, DeltaError):
             raise self._reply
@@ -75,22 +74,27 @@ class HeldCall:
 
     @property
     def asked(self) -> Mapping[str, Question]:
-        """The open question by its key."""
-        return {self._key: self._question} if self._question is not None else {}
+        """The open questions by their keys."""
+        return self._open
 
     def answer(self, answers: Mapping[str, Json]) -> None:
-        """Give the client's answers; one that the question cannot have leaves it open (spec 1.8)."""
-        question, answer = self._question, answers.get(self._key)
-        if question is not None and answer is not None and questions.fits(question, answer):
-            self._question = None
-            self._answer = Answer(result=answer)
-            self._answered.set()
+        """Give the client's answers; a question that gets none, or one that it cannot have, stays open (spec 1.8)."""
+        for key, question in list(self._open.items()):
+            answer = answers.get(key)
+            if answer is not None and questions.fits(question, answer):
+                self._close(key, Answered(result=answer))
 
     def refuse(self, why: str) -> None:
         """Tell the connector at once that nobody answers."""
-        self._question = None
-        self._answer = Answer(error=exact_json.encode({"code": -32601, "message": why}))
-        self._answered.set()
+        error = exact_json.encode({"code": METHOD_NOT_FOUND, "message": why})
+        for key in list(self._open):
+            self._close(key, Answered(error=error))
+
+    def _close(self, key: str, answer: Answered) -> None:
+        del self._open[key]
+        self._answers[key] = answer
+        if not self._open:
+            self._answered.set()
 
     async def _listen(self, item: Item) -> Item | None:
         if isinstance(item, wire.Question):
@@ -100,13 +104,16 @@ class HeldCall:
         return None
 
     async def _put(self, item: wire.Question) -> Answer:
-        self._numbers += 1
-        self._key, self._question = f"q{self._numbers}", Question(item.method, named(item))
+        keys: list[str] = []
+        for each in alone(item):
+            self._numbers += 1
+            keys.append(f"q{self._numbers}")
+            self._open[keys[-1]] = Question(each.method, named(each))
         self._answered = trio.Event()
         self._wake()
         await self._answered.wait()
-        assert self._answer is not None
-        return self._answer
+        first, *more = (self._answers.pop(key) for key in keys)
+        return Answer(first.result, first.error, tuple(more))
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, trio.Event()

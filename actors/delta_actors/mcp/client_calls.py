@@ -1,6 +1,7 @@
 """One outgoing request while it is open: what arrives for it, and how its caller's task works through that.
 
-Progress and questions are handled in the caller's own task, in order, so a slow callback delays only its own call.
+Progress is handled in the caller's own task, in order, and questions beside it, each as it comes, so a slow callback
+delays only its own call.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from delta_actors.mcp.background import background
 from delta_protocol.jsonrpc import Json, Response
 from delta_protocol.mcp.errors import McpError, NoReply, NotSent, RpcError
 
@@ -102,29 +104,27 @@ class OpenCall:
 
         Raises `RpcError` with the peer's error, `NotSent` or `NoReply` where the connection ended first.
         """
+        if self.on_question is None:
+            await self._work(None)
+        else:
+            async with background() as answering:
+                await self._work(answering)
+        for _, _, answer in self._questions:
+            answer.close()
+        return self._outcome()
+
+    async def _work(self, answering: trio.Nursery | None) -> None:
         while not self._done.is_set() or self._progress:
             await self._wake.wait()
             self._wake = trio.Event()
             if self._done.is_set():
                 self._wake.set()
-            await self._work()
-        for _, _, answer in self._questions:
-            answer.close()
-        return self._outcome()
+            while self._progress and self.on_progress is not None:
+                await self.on_progress(*self._progress.popleft())
+            while self._questions and answering is not None and not self._done.is_set():
+                answering.start_soon(self._answer, *self._questions.popleft())
 
-    async def _work(self) -> None:
-        while self._progress and self.on_progress is not None:
-            await self.on_progress(*self._progress.popleft())
-        while self._questions and not self._done.is_set():
-            method, params, answer = self._questions.popleft()
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._answer, method, params, answer, nursery.cancel_scope)
-                await self._done.wait()
-                nursery.cancel_scope.cancel()
-
-    async def _answer(
-        self, method: str, params: Json, answer: trio.MemorySendChannel[Json | Exception], scope: trio.CancelScope
-    ) -> None:
+    async def _answer(self, method: str, params: Json, answer: trio.MemorySendChannel[Json | Exception]) -> None:
         assert self.on_question is not None
         with answer:
             try:
@@ -132,7 +132,6 @@ class OpenCall:
             except McpError as error:
                 result = error
             answer.send_nowait(result)
-        scope.cancel()
 
     def _finish(self) -> None:
         self._done.set()

@@ -226,8 +226,9 @@ class LineClient:
             self._post(jsonrpc.encode_result(request.id, b"{}"), None)
             return
         callers = [call for call in self._calls.values() if call.may_ask]
-        # A call whose question waits has asked; whoever asks now is another one, if there is only one other.
-        callers = [call for call in callers if not call.questions] or callers
+        # A call whose question waits has asked; whoever asks now is the other one, if there is one other alone.
+        # Where all have asked, the newest asks once more.
+        callers = [call for call in callers if not call.questions] or callers[-1:]
         if request.method not in QUESTIONS or len(callers) != 1 or callers[0].on_question is None:
             reason = f"{request.method}: no single call in progress takes questions"
             self._post(jsonrpc.encode_error(request.id, METHOD_NOT_FOUND, reason), None)

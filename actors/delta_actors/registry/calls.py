@@ -13,7 +13,7 @@ from delta_actors.mcp import CallToolReply, ClientCannot, DeltaClient, McpError,
 from delta_actors.runtime.actor import Call
 from delta_protocol.catalogue import results
 from delta_protocol.errors import DeltaError
-from delta_protocol.wire.message import Answer, Json, Progress, Question, Role
+from delta_protocol.wire.message import Answer, Answered, Asked, Json, Progress, Question, Role
 from delta_protocol.wire.registry import Outcome, ToolReply
 
 NEEDED = {
@@ -27,6 +27,8 @@ NOT_RUN = frozenset({-32700, -32600, -32601, -32602})
 """JSON-RPC errors about the request itself; any other may come from a tool that had begun."""
 
 PROGRESS_LIMIT = 1.0
+GATHERING = 0.03
+"""Seconds in which several questions of one call count as asked at the same moment."""
 
 DECLARED: dict[str, dict[str, dict[str, dict[str, str]]]] = {
     "elicitation.form": {"elicitation": {"form": {}}},
@@ -110,23 +112,54 @@ def patient(limit: trio.CancelScope, on_question: OnQuestion | None) -> OnQuesti
 def questions(connector: str, call: Call) -> OnQuestion:
     """Return what takes a connector's questions up to the client behind `call` (three-tools 14).
 
-    A client that did not declare what is needed gives the connector an error at once.
+    A client that did not declare what is needed gives the connector an error at once. What is asked at the same moment
+    goes up together, so that a client that is asked in rounds answers it in one.
     """
+    gathered: list[_Gathered] = []
 
     async def ask(method: str, params: Json) -> Json:
         declared = call.origin.capabilities if call.origin else ()
         needed = NEEDED.get(method, ())
         if not any(name in declared for name in needed):
             raise ClientCannot(method, "the client cannot answer this", needed[0] if needed else "")
-        try:
-            answer = await call.question(Question(connector, method, params))
-        except DeltaError as error:
-            raise ClientCannot(method, error.message) from None
-        if not isinstance(answer, Answer) or answer.result is None:
-            raise _refusal(method, answer.error if isinstance(answer, Answer) else None)
-        return answer.result
+        mine = _Gathered(Asked(method, params))
+        gathered.append(mine)
+        if len(gathered) == 1:
+            await trio.sleep(GATHERING)
+            taken = tuple(gathered)
+            gathered.clear()
+            await _put(connector, call, taken)
+        else:
+            await mine.done.wait()
+        if mine.answer is None or mine.answer.result is None:
+            raise _refusal(method, mine.answer.error if mine.answer is not None else None)
+        return mine.answer.result
 
     return ask
+
+
+class _Gathered:
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self.answer: Answered | None = None
+        self.done = trio.Event()
+
+
+async def _put(connector: str, call: Call, taken: tuple[_Gathered, ...]) -> None:
+    """Ask everything at once and give each its answer; one without an answer got none."""
+    first, *more = taken
+    question = Question(connector, first.asked.method, first.asked.params, tuple(each.asked for each in more))
+    try:
+        answer = await call.question(question)
+        if isinstance(answer, Answer):
+            answers = (Answered(answer.result, answer.error), *answer.more)
+            for each, one in zip(taken, answers, strict=False):
+                each.answer = one
+    except DeltaError as error:
+        raise ClientCannot(first.asked.method, error.message) from None
+    finally:
+        for each in taken:
+            each.done.set()
 
 
 class _Refusal(msgspec.Struct):

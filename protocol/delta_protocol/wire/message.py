@@ -117,12 +117,28 @@ class LogMessage(Item, frozen=True):
     data: Json
 
 
+class Asked(msgspec.Struct, frozen=True, array_like=True):
+    """One more question of the same connector."""
+
+    method: str
+    params: Json
+
+
+class Answered(msgspec.Struct, frozen=True, array_like=True):
+    """The answer to one of several questions: a result or an error object."""
+
+    result: Json | None = None
+    error: Json | None = None
+
+
 class Question(Item, frozen=True):
     """A connector asks the client behind an open call: `elicitation/create`, `sampling/createMessage`, `roots/list`."""
 
     connector: str
     method: str
     params: Json
+    more: tuple[Asked, ...] = ()
+    """What it asked at the same moment, of the same call."""
 
 
 class Answer(Item, frozen=True):
@@ -130,3 +146,5 @@ class Answer(Item, frozen=True):
 
     result: Json | None = None
     error: Json | None = None
+    more: tuple[Answered, ...] = ()
+    """The answers to `Question.more`, in order."""

@@ -99,6 +99,13 @@ async def wait() -> str:
     return "never"
 
 
+@server.tool()
+async def both(context: RequestContext) -> str:
+    """Ask two questions at once."""
+    name, place = await context.ask(elicit("Your name?", FORM, key="n"), roots(key="r"))
+    return f"{json.loads(name)['content']['name']} in {json.loads(place)['roots'][0]['uri']}"
+
+
 @server.prompt()
 async def ask_first(context: RequestContext) -> str:
     """Ask before it says anything."""
