@@ -13,13 +13,15 @@ from delta_actors.mcp import RpcError, UnknownResource, Watcher
 from delta_actors.runtime.actor import Ref
 from delta_actors.runtime.current import speaking_for
 from delta_protocol.catalogue.offers import Target
-from delta_protocol.errors import DeltaError
+from delta_protocol.errors import ConnectorFailed, DeltaError, Refused
 from delta_protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from delta_protocol.wire.message import Origin
 from delta_protocol.wire.registry import ResourceUpdated, UnwatchResource, WatchResource
 
 PATIENCE = 15.0
 """Seconds for one subscription."""
+RETRY = 2.0
+"""Seconds after which it is asked again for what its connector could not give then."""
 _AT_ONCE = 8
 
 Tell = Callable[[str, Callable[[Watcher], bool]], None]
@@ -47,6 +49,8 @@ class Watches:
         self._asked: dict[tuple[str, Watcher], Target] = {}
         self._reset = trio.Event()
         self._seen = 0
+        self._epoch = 0
+        self._failed = False
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -56,20 +60,31 @@ class Watches:
         if (uri, watcher) in self._asked:
             await trio.lowlevel.checkpoint()
             return
+        try:
+            await self._ask(uri, watcher)
+        except DeltaError as error:
+            code = INVALID_PARAMS if isinstance(error, Refused) else INTERNAL_ERROR
+            raise RpcError(code, error.message) from None
+
+    async def _ask(self, uri: str, watcher: Watcher) -> None:
         target = self._offered.shown.resource(uri)
         if target is None:
             raise UnknownResource(uri)
+        epoch = self._epoch
         try:
             with trio.fail_after(PATIENCE), _speaking(watcher):
                 await self._registry.ask(WatchResource(target.connector, target.name))
         except trio.TooSlowError:
-            raise RpcError(INTERNAL_ERROR, f"{target.connector} did not subscribe in time") from None
-        except DeltaError as error:
-            raise RpcError(INVALID_PARAMS, error.message) from None
-        self._asked[uri, watcher] = target
+            raise ConnectorFailed(f"{target.connector} did not subscribe in time") from None
+        if epoch == self._epoch:
+            self._asked[uri, watcher] = target
+        else:
+            # The registry began anew meanwhile: it may have forgotten this one.
+            self._reset.set()
 
     def forgotten(self) -> None:
         """The registry knows of no subscription any more: ask for all of them again."""
+        self._epoch += 1
         self._asked.clear()
         self._reset.set()
 
@@ -91,9 +106,12 @@ class Watches:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._wait_reset, nursery.cancel_scope)
                 nursery.start_soon(self._wait_touched, subscribers, nursery.cancel_scope)
+                if self._failed:
+                    nursery.cancel_scope.deadline = trio.current_time() + RETRY
             await self._settle(subscribers.watched())
 
     async def _settle(self, watched: set[tuple[str, Watcher]]) -> None:
+        self._failed = False
         limit = trio.CapacityLimiter(_AT_ONCE)
         async with trio.open_nursery() as nursery:
             for each in [one for one in self._asked if one not in watched]:
@@ -104,10 +122,12 @@ class Watches:
     async def _again(self, uri: str, watcher: Watcher, limit: trio.CapacityLimiter) -> None:
         async with limit:
             try:
-                await self.begin(uri, watcher)
-            except RpcError:
+                await self._ask(uri, watcher)
+            except (RpcError, Refused):
                 # Its client was told so, or will hear nothing of a resource that is there no more.
                 return
+            except DeltaError:
+                self._failed = True
 
     async def _end(self, uri: str, watcher: Watcher, limit: trio.CapacityLimiter) -> None:
         target = self._asked.pop((uri, watcher), None)
