@@ -59,8 +59,10 @@ class Target(msgspec.Struct, frozen=True):
 
 def short_name(name: str) -> str:
     """Return a name that clients take: the name itself, or a cut one with a hash that is the same after a restart."""
-    if len(name) <= LONGEST_NAME:
-        return name
+    return name if len(name) <= LONGEST_NAME else _cut(name)
+
+
+def _cut(name: str) -> str:
     return f"{name[: LONGEST_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
@@ -129,8 +131,9 @@ class Shown:
             for text in offer.prompts:
                 name = _member(text, "name")
                 qualified = f"{offer.connector}.{name}"
-                for known in (qualified if counts[name] > 1 else name, qualified):
-                    if (free := short_name(known)) not in self._prompts:
+                wanted = short_name(qualified if counts[name] > 1 else name)
+                for free in (wanted, short_name(qualified), _cut(qualified)):
+                    if free not in self._prompts:
                         self._prompts[free] = Target(offer.connector, name)
                         shown.append(_renamed(text, name=free))
                         break
