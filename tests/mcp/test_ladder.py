@@ -158,6 +158,9 @@ def test_any_header_value_is_decoded_or_refused(text: str) -> None:
         ("application/json", True, False),
         ("text/event-stream;q=0.9", False, True),
         ("*/*", True, True),
+        ("application/json;q=0, text/event-stream", False, True),
+        ("application/json, */*;q=0", True, False),
+        ("application/json; q=0.5, text/event-stream; q=0", True, False),
     ],
 )
 def test_accept_decides_the_forms_of_an_answer(accept: str, json_allowed: bool, sse_allowed: bool) -> None:
@@ -169,6 +172,8 @@ def test_accept_decides_the_forms_of_an_answer(accept: str, json_allowed: bool, 
     ("values", "status"),
     [
         ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/json; variant=compact"}, 415),
+        ({"Content-Type": "application/cbor"}, 415),
         ({}, 415),
         ({"Content-Type": "application/json", "Content-Encoding": "gzip"}, 415),
         ({"Content-Type": "application/json", "Content-Length": "101"}, 413),

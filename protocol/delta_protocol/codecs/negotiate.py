@@ -50,8 +50,7 @@ def of_accept(value: str, offered: Collection[Format]) -> Format | None:
     exact: dict[Format, float] = {}
     wildcards: dict[str, float] = {}
     for name, parameters in _media_ranges(value):
-        text = parameters.get("q", "1")
-        quality = float(text) if _QUALITY.fullmatch(text) else 0.0
+        quality = _quality(parameters)
         named = _named(name, parameters)
         if named is not None:
             exact[named] = quality
@@ -63,6 +62,18 @@ def of_accept(value: str, offered: Collection[Format]) -> Format | None:
             exact[Format.JSON] = wildcard
     wanted = [each for each in PREFERENCE if each in offered and exact.get(each, 0.0) > 0.0]
     return max(wanted, key=exact.__getitem__, default=None)
+
+
+def allows(value: str, name: str) -> bool:
+    """Whether an `Accept` allows the media type `name`: the most specific range decides, and `q=0` excludes."""
+    qualities = {each: _quality(parameters) for each, parameters in _media_ranges(value)}
+    ranges = (name, f"{name.partition('/')[0]}/*", "*/*")
+    return next((qualities[each] for each in ranges if each in qualities), 0.0) > 0.0
+
+
+def _quality(parameters: dict[str, str]) -> float:
+    text = parameters.get("q", "1")
+    return float(text) if _QUALITY.fullmatch(text) else 0.0
 
 
 def _named(name: str, parameters: dict[str, str]) -> Format | None:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from delta_protocol.codecs import negotiate
+from delta_protocol.codecs.negotiate import Format
 from delta_protocol.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -116,8 +118,7 @@ def _without_port(host: str) -> str:
 
 def check_content(headers: Headers, max_body: int) -> int | None:
     """Return the announced length, None where it is not announced. Refuses with 415, 413, 400."""
-    media = (headers.get("content-type") or "").partition(";")[0].strip().lower()
-    if media != "application/json":
+    if negotiate.of_content_type(headers.get("content-type") or "") is not Format.JSON:
         raise HttpRefusal(415, INVALID_REQUEST, "Content-Type must be application/json")
     if headers.get("content-encoding") not in (None, "identity"):
         raise HttpRefusal(415, INVALID_REQUEST, "Content-Encoding is not supported")
@@ -144,14 +145,16 @@ class Accepts(msgspec.Struct, frozen=True):
 
 
 def read_accept(headers: Headers) -> Accepts:
-    """Return what `Accept` allows; a missing header allows everything. Refuses with 406 where neither type is."""
+    """Return what `Accept` allows, by its qualities; a missing header allows everything.
+
+    Refuses with 406 where neither type is allowed.
+    """
     values = headers.all("accept")
     if not values:
         return Accepts(True, True)
-    ranges = {part.partition(";")[0].strip().lower() for value in values for part in value.split(",")}
+    value = ",".join(values)
     accepts = Accepts(
-        not ranges.isdisjoint({"application/json", "application/*", "*/*"}),
-        not ranges.isdisjoint({"text/event-stream", "text/*", "*/*"}),
+        negotiate.of_accept(value, {Format.JSON}) is not None, negotiate.allows(value, "text/event-stream")
     )
     if not (accepts.json or accepts.sse):
         raise HttpRefusal(406, INVALID_REQUEST, "Accept must allow application/json or text/event-stream")
