@@ -58,7 +58,7 @@ class Running:
 @dataclass(slots=True)
 class Executor:
     """Answers requests of both eras by one table of methods. `logs`: whether handlers' log messages are sent; `eras`:
-    which are served.
+    which are served; `delta_mcp`: whether clients of delta-mcp 0.x are met in their own way on lines.
 
     Between requests it keeps only which sealed states were used. `state_key` seals them: with the same key, another
     server can go on with a request that this one began.
@@ -70,6 +70,7 @@ class Executor:
     state_key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     logs: bool = True
     eras: tuple[Era, ...] = ("legacy", "modern")
+    delta_mcp: bool = False
     _redeemed: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 

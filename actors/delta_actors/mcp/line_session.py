@@ -20,8 +20,10 @@ from delta_actors.mcp.session_state import SessionState
 from delta_actors.mcp.stdio import PipeStream
 from delta_actors.mcp.subscribers import Subscribers, Wanted, is_listen, listen
 from delta_protocol import jsonrpc
+from delta_protocol.codecs import compact
+from delta_protocol.errors import Invalid
 from delta_protocol.jsonrpc import INVALID_REQUEST, Id, Malformed, Notification, Request, Response
-from delta_protocol.mcp import errors, incoming, outgoing
+from delta_protocol.mcp import delta_mcp, errors, incoming, outgoing
 from delta_protocol.mcp.errors import RpcError
 from delta_protocol.mcp.incoming import IncomingCall, LegacySession
 from delta_protocol.mcp.lines import MAX_LINE, LineSplitter, LineTooLong
@@ -65,6 +67,7 @@ class LineSession:
         self._splitter = LineSplitter(limits.max_line)
         self._legacy: LegacySession | None = None
         self._initialized = False
+        self._compact = False
         self._state = SessionState()
         self._running: dict[Id, Running] = {}
         self._listening: set[Running] = set()
@@ -89,7 +92,7 @@ class LineSession:
         """Queue one line; waits while the client reads too slowly. After the end it does nothing."""
         self._unsent += 1
         try:
-            await self._outbox.send(jsonrpc.single_line(text))
+            await self._outbox.send(self._line(text))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             await trio.lowlevel.checkpoint()
         except trio.Cancelled:
@@ -102,12 +105,16 @@ class LineSession:
         if self._unsent or self._running or not isinstance(send, PipeStream):
             await self.notify(text)
             return
-        line = jsonrpc.single_line(text) + b"\n"
+        line = self._line(text) + b"\n"
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             sent = send.send_now(line)
             if sent < len(line):
                 self._unsent += 1
                 self._outbox.send_nowait(line[sent:-1])
+
+    def _line(self, text: bytes) -> bytes:
+        """Return a message as it is written now; what is queued keeps the form of its moment."""
+        return compact.encode(text) if self._compact else jsonrpc.single_line(text)
 
     async def _write(self, session: trio.CancelScope) -> None:
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
@@ -141,6 +148,10 @@ class LineSession:
             reason = f"the message is longer than {self._limits.max_line} bytes"
             await self.notify(jsonrpc.encode_error(None, INVALID_REQUEST, reason))
             return
+        if self._compact:
+            # Plain messages go on to be understood: a client may send some before it read our answer.
+            with contextlib.suppress(Invalid):
+                line = compact.decode(line)
         try:
             message = jsonrpc.parse(line)
         except Malformed as error:
@@ -161,14 +172,23 @@ class LineSession:
             await self.notify(jsonrpc.encode_error(request.id, error.code, error.message, error.data))
             return
         if isinstance(call, LegacySession):
-            self._legacy = call
-            result = outgoing.initialize_result(
-                self._executor.identity, call.version, self._executor.methods.capabilities("legacy")
-            )
-            await self.notify(jsonrpc.encode_result(request.id, result))
+            await self._begin(request, call)
             return
         running = self._running[call.id] = Running()
         requests.start_soon(self._serve, call, running)
+
+    async def _begin(self, request: Request, session: LegacySession) -> None:
+        """Answer `initialize`; the answer itself is plain, what follows may be compact."""
+        executor = self._executor
+        peer = delta_mcp.opened(request, session) if executor.delta_mcp else None
+        if peer is not None:
+            result = delta_mcp.initialize_result(executor.identity, peer)
+        else:
+            capabilities = executor.methods.capabilities("legacy")
+            result = outgoing.initialize_result(executor.identity, session.version, capabilities)
+        self._legacy = peer or session
+        await self.notify(jsonrpc.encode_result(request.id, result))
+        self._compact = delta_mcp.COMPACT in self._legacy.capabilities
 
     def _accept(self, request: Request) -> IncomingCall | LegacySession:
         eras = self._executor.eras

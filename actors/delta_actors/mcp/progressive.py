@@ -26,12 +26,14 @@ class Disclosure:
     """How a server shows its tools beside the complete list; each way by itself.
 
     `methods` offers the extension to clients that know it. `meta_tools` lists `search_tools`, `describe_tool` and
-    `call_tool` in place of the tools, for clients that know nothing. `max_describe` is how many definitions one request
-    may ask for.
+    `call_tool` in place of the tools, for clients that know nothing. `delta_mcp` meets clients of delta-mcp 0.x as they
+    expect it, on lines: names in the list, `tools/describe`, compact-json. `max_describe` is how many definitions one
+    request may ask for.
     """
 
     methods: bool = True
     meta_tools: bool = False
+    delta_mcp: bool = False
     max_describe: int = disclosure.MAX_DESCRIBE
 
 

@@ -129,8 +129,9 @@ class DeltaServer:
         methods = Methods(identity, self._features())
         key = self.settings.state_key or secrets.token_bytes(32)
         self.executor = Executor(
-            identity, methods, self.settings.deadline, key, self.settings.logging, self.settings.eras
-        )
+            identity, methods, self.settings.deadline, key, self.settings.logging, self.settings.eras,
+            disclosure is not None and disclosure.delta_mcp,
+        )  # fmt: skip
 
     def _features(self) -> list[Feature]:
         sources, page = self._sources, self.settings.page
@@ -138,7 +139,7 @@ class DeltaServer:
         meta = MetaTools(tools, disclosure.max_describe) if disclosure is not None and disclosure.meta_tools else None
         progressive = ProgressiveTools(tools, disclosure or Disclosure(methods=False), page, self.settings.ttl_ms)
         return [
-            Tools(tools, page, self._tasks, meta),
+            Tools(tools, page, self._tasks, meta, names=disclosure is not None and disclosure.delta_mcp),
             progressive,
             self._tasks,
             Resources(sources.resources or self._resources, page, self.subscribers),

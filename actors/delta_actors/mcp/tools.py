@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from delta_actors.mcp import meta_tools
 from delta_actors.mcp.context import RequestContext, ToolSource
 from delta_actors.mcp.meta_tools import MetaTools
 from delta_actors.mcp.methods import Method, list_page
+from delta_actors.mcp.progressive import Shelf
 from delta_actors.mcp.tasks import Tasks
 from delta_protocol.jsonrpc import INVALID_PARAMS, Json
+from delta_protocol.mcp import delta_mcp, outgoing
 from delta_protocol.mcp.errors import RpcError, UnknownTool
 from delta_protocol.mcp.incoming import IncomingCall, decode_member
 from delta_protocol.mcp.mirrors import Mirror, check_mirrors
@@ -40,19 +42,25 @@ class ScopedTools(Protocol):
 class Tools:
     """The feature. It is offered from the start; `size` is the length of a page.
 
-    With `meta` the list shows its tools in place of the source's, which can still be called by name.
+    With `meta` the list shows its tools in place of the source's, which can still be called by name. With `names`
+    clients of delta-mcp 0.x get a list of names, and single definitions.
     """
 
-    def __init__(self, source: ToolSource, size: int, tasks: Tasks, meta: MetaTools | None = None) -> None:
+    def __init__(
+        self, source: ToolSource, size: int, tasks: Tasks, meta: MetaTools | None = None, *, names: bool = False
+    ) -> None:
         self.source = source
         self._meta = meta
         self._tasks = tasks
         self._size = size
         self._mirrors = source.mirrors if isinstance(source, MirroredTools) else None
-        self.methods: Mapping[str, Method] = {
+        self.methods: dict[str, Method] = {
             "tools/list": Method(self._list),
             "tools/call": Method(self._call, asks=True, scopes=self._scopes),
         }
+        self._shelf = Shelf(source)
+        if names:
+            self.methods[delta_mcp.DESCRIBE] = Method(self._describe, eras=("legacy",))
 
     def _scopes(self, call: IncomingCall) -> Sequence[str]:
         name = decode_member(call.params, "name")
@@ -65,9 +73,20 @@ class Tools:
         return {"tools": {"listChanged": True}}
 
     async def _list(self, call: IncomingCall, context: RequestContext) -> Json:
-        tools = self._meta.definitions() if self._meta is not None else await self.source.list_tools(context)
-        texts = [tool if isinstance(tool, bytes) else self._text(tool, context.era) for tool in tools]
+        if delta_mcp.PROGRESSIVE in call.capabilities:
+            tools = await self._shelf.tools(context)
+            entries = [self._shelf.entry(tool, digest=False) for tool in tools.values()]
+            return outgoing.list_result("tools", [delta_mcp.listed(entry) for entry in entries], None)
+        listed = self._meta.definitions() if self._meta is not None else await self.source.list_tools(context)
+        texts = [tool if isinstance(tool, bytes) else self._text(tool, context.era) for tool in listed]
         return list_page(call, "tools", texts, self._size)
+
+    async def _describe(self, call: IncomingCall, context: RequestContext) -> Json:
+        name = required_text(call, "name")
+        tools = await self._shelf.tools(context)
+        if name not in tools:
+            raise UnknownTool(name)
+        return tools[name]
 
     async def _call(self, call: IncomingCall, context: RequestContext) -> Json:
         name = required_text(call, "name")
