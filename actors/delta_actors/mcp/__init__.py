@@ -13,6 +13,10 @@ from delta_actors.mcp.client import DeltaClient as DeltaClient
 from delta_actors.mcp.client import open_stdio as open_stdio
 from delta_actors.mcp.client_calls import OnProgress as OnProgress
 from delta_actors.mcp.client_calls import OnQuestion as OnQuestion
+from delta_actors.mcp.client_features import ClientFeatures as ClientFeatures
+from delta_actors.mcp.client_subscriptions import Change as Change
+from delta_actors.mcp.client_subscriptions import changes as changes
+from delta_actors.mcp.connecting import connect as connect
 from delta_actors.mcp.context import RequestContext as RequestContext
 from delta_actors.mcp.context import ToolSource as ToolSource
 from delta_actors.mcp.progressive import Disclosure as Disclosure

@@ -8,21 +8,30 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+import trio
 from msgspec import Raw
 
 from delta_actors.mcp.background import background
 from delta_actors.mcp.client_calls import OnNotification, OnProgress, OnQuestion
 from delta_actors.mcp.client_disclosure import ToolCatalogue
+from delta_actors.mcp.client_features import ClientFeatures
+from delta_actors.mcp.client_tasks import follow
 from delta_actors.mcp.stdio_client import StdioParameters, open_line_client
 from delta_protocol.jsonrpc import Json
 from delta_protocol.mcp import handshake
 from delta_protocol.mcp.errors import McpError, NoReply
 from delta_protocol.mcp.handshake import Agreement, ClientIdentity
+from delta_protocol.mcp.levels import Level
 from delta_protocol.mcp.types import CallToolReply, Implementation
-from delta_protocol.mcp.versions import Era
+from delta_protocol.mcp.versions import META_LOG_LEVEL, Era
 
 _ShapeT = TypeVar("_ShapeT")
 
+LISTS_OF = {
+    "notifications/tools/list_changed": ("tools/list",),
+    "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
+    "notifications/prompts/list_changed": ("prompts/list",),
+}
 _MAX_PAGES = 1000
 _MAX_ROUNDS = 10
 
@@ -76,16 +85,27 @@ class _Result(msgspec.Struct, rename="camel"):
     request_state: str | None = None
 
 
-class _Page(msgspec.Struct, rename="camel"):
-    tools: list[Raw]
+class _Values(msgspec.Struct):
+    values: list[str]
+
+
+class _Completed(msgspec.Struct):
+    completion: _Values
+
+
+class _Fresh(msgspec.Struct, rename="camel"):
+    """What a page says of the next one, and of how long it may be kept."""
+
     next_cursor: str | None = None
+    ttl_ms: int = 0
 
 
 class DeltaClient:
     """An open session. Calls may run concurrently; cancelling a call's task cancels the call at the server.
 
     `on_tools_changed` is called, without waiting, when the server says that its tools changed, and `on_notification`
-    for every notification that belongs to no request. `tools` answers what there is without fetching every definition.
+    for every notification that belongs to no request. `tools` answers what there is without fetching every definition;
+    `features` answer the server's questions where a call does not.
     """
 
     def __init__(self, wire: ClientWire, agreement: Agreement, identity: ClientIdentity) -> None:
@@ -95,6 +115,8 @@ class DeltaClient:
         self.tools = ToolCatalogue(self)
         self.on_tools_changed: Callable[[], None] | None = None
         self.on_notification: OnNotification | None = None
+        self.features: ClientFeatures | None = None
+        self._lists: dict[str, tuple[float, tuple[Json, ...]]] = {}
 
     @property
     def era(self) -> Era:
@@ -144,22 +166,47 @@ class DeltaClient:
     async def list_tools(self) -> list[Json]:
         """Return every tool's definition as JSON text, all pages, in the server's order.
 
+        A modern server's list is kept as long as it allows (`ttlMs`), and until it says that the list changed.
         Raises `RpcError`, `NotSent`, `NoReply`; the latter also where a page is none, or the cursors go round.
         """
-        tools: list[Json] = []
-        cursor: str | None = None
-        seen: set[str] = set()
+        return await self._list("tools/list", "tools")
+
+    async def list_resources(self) -> list[Json]:
+        """Return every resource's definition; see `list_tools`."""
+        return await self._list("resources/list", "resources")
+
+    async def list_resource_templates(self) -> list[Json]:
+        """Return every resource template's definition; see `list_tools`."""
+        return await self._list("resources/templates/list", "resourceTemplates")
+
+    async def list_prompts(self) -> list[Json]:
+        """Return every prompt's definition; see `list_tools`."""
+        return await self._list("prompts/list", "prompts")
+
+    async def _list(self, method: str, member: str) -> list[Json]:
+        kept = self._lists.get(method)
+        if kept is not None and trio.current_time() < kept[0]:
+            return list(kept[1])
+        began, items, cursor, seen = trio.current_time(), list[Json](), None, set[str]()
+        fresh = _Fresh()
         for _ in range(_MAX_PAGES):
-            params = msgspec.json.encode({} if cursor is None else {"cursor": cursor})
-            page = _decode(await self.request("tools/list", params), _Page, "tools/list")
-            tools += (bytes(tool) for tool in page.tools)
-            cursor = page.next_cursor
+            page = await self.request(method, msgspec.json.encode({} if cursor is None else {"cursor": cursor}))
+            fresh = _decode(page, _Fresh, method)
+            listed = _decode(page, dict[str, Raw], method).get(member)
+            if listed is None:
+                raise NoReply(f"{method}: the answer has no {member}")
+            items += (bytes(item) for item in _decode(listed, list[Raw], method))
+            cursor = fresh.next_cursor
             if cursor is None:
-                return tools
-            if cursor in seen:
                 break
+            if cursor in seen:
+                raise NoReply(f"{method}: the server's pages do not end")
             seen.add(cursor)
-        raise NoReply("tools/list: the server's pages do not end")
+        else:
+            raise NoReply(f"{method}: the server's pages do not end")
+        if self.era == "modern" and fresh.ttl_ms > 0:
+            self._lists[method] = (began + fresh.ttl_ms / 1000, tuple(items))
+        return items
 
     async def call_tool(
         self,
@@ -172,26 +219,92 @@ class DeltaClient:
     ) -> CallToolReply:
         """Call a tool with the JSON text of an object.
 
-        `on_question` answers what the server asks meanwhile; declare what it can do in the parameters' `capabilities`.
-        `meta` is added to the params' `_meta`.
+        `on_question` answers what the server asks meanwhile, in place of the client's own features; declare what it can
+        do in the parameters' `capabilities`. `meta` is added to the params' `_meta`. A call that became a task (spec
+        1.17) is followed to its end.
         Raises `RpcError` (the peer's error), `NotSent` (certainly not carried out), `NoReply` (unknown).
         """
-        params: dict[str, Any] = {"name": name, "arguments": Raw(arguments)}
+        params = {"name": name, "arguments": Raw(arguments)}
+        text = await self.ask("tools/call", params, on_progress=on_progress, on_question=on_question, meta=meta)
+        return CallToolReply(text, _decode(text, _Result, "tools/call").is_error)
+
+    async def read_resource(
+        self, uri: str, *, on_progress: OnProgress | None = None, on_question: OnQuestion | None = None
+    ) -> Json:
+        """Return the ReadResourceResult's JSON text. Raises what `call_tool` raises."""
+        return await self.ask("resources/read", {"uri": uri}, on_progress=on_progress, on_question=on_question)
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        on_question: OnQuestion | None = None,
+    ) -> Json:
+        """Return the GetPromptResult's JSON text. Raises what `call_tool` raises."""
+        params = {"name": name, "arguments": dict(arguments or {})}
+        return await self.ask("prompts/get", params, on_progress=on_progress, on_question=on_question)
+
+    async def complete(
+        self,
+        argument: str,
+        value: str,
+        *,
+        prompt: str | None = None,
+        template: str | None = None,
+        known: Mapping[str, str] | None = None,
+    ) -> list[str]:
+        """Return suggestions for an argument of a prompt or of a resource template; `known` are the others' values.
+
+        Raises `TypeError` unless one of both is named, and what `request` raises.
+        """
+        if (prompt is None) == (template is None):
+            raise TypeError("a completion is for a prompt, or for a resource template")
+        ref = {"type": "ref/prompt", "name": prompt} if template is None else {"type": "ref/resource", "uri": template}
+        params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
+        if known:
+            params["context"] = {"arguments": dict(known)}
+        text = await self.request("completion/complete", msgspec.json.encode(params))
+        return _decode(text, _Completed, "completion/complete").completion.values
+
+    async def set_log_level(self, level: Level) -> None:
+        """Have the server send log messages from `level` on: for the legacy session, or with every modern request."""
+        if self.era == "legacy":
+            await self.request("logging/setLevel", msgspec.json.encode({"level": level}))
+        else:
+            self.meta[META_LOG_LEVEL] = level
+            await trio.lowlevel.checkpoint()
+
+    async def ping(self) -> None:
+        """Ask for any answer: `ping`, which the modern era has not, or `server/discover`."""
+        await self.request("ping" if self.era == "legacy" else "server/discover")
+
+    async def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        on_progress: OnProgress | None = None,
+        on_question: OnQuestion | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> Json:
+        """Send a request that may make the server ask, until its result is complete. Raises what `call_tool` raises."""
+        answer = on_question or self.features
+        members: dict[str, Any] = dict(params)
         for _ in range(_MAX_ROUNDS):
             text = await self.request(
-                "tools/call",
-                msgspec.json.encode(params),
-                on_progress=on_progress,
-                on_question=on_question,
-                meta=meta,
+                method, msgspec.json.encode(members), on_progress=on_progress, on_question=answer, meta=meta
             )
-            result = _decode(text, _Result, "tools/call")
+            result = _decode(text, _Result, method)
             if result.result_type == "complete":
-                return CallToolReply(text, result.is_error)
+                return text
+            if result.result_type == "task" and method == "tools/call":
+                return await follow(self, text, answer)
             if result.result_type != "input_required":
-                raise NoReply(f"tools/call: unknown resultType {result.result_type!r}")
-            params = {"name": name, "arguments": Raw(arguments)} | await _answers(result, on_question)
-        raise NoReply(f"tools/call: the server asked more than {_MAX_ROUNDS} times")
+                raise NoReply(f"{method}: unknown resultType {result.result_type!r}")
+            members = {**params, **await _answers(method, result, answer)}
+        raise NoReply(f"{method}: the server asked more than {_MAX_ROUNDS} times")
 
     async def request(
         self,
@@ -226,6 +339,8 @@ class DeltaClient:
 
     def take_notification(self, method: str, params: Json) -> None:
         """A notification arrived that belongs to no call."""
+        for listed in LISTS_OF.get(method, ()):
+            self._lists.pop(listed, None)
         if self.on_notification is not None:
             self.on_notification(method, params)
         if method == "notifications/tools/list_changed":
@@ -248,22 +363,22 @@ async def open_stdio(parameters: StdioParameters) -> AsyncGenerator[DeltaClient,
         yield client
 
 
-async def _answers(result: _Result, on_question: OnQuestion | None) -> dict[str, Any]:
+async def _answers(method: str, result: _Result, on_question: OnQuestion | None) -> dict[str, Any]:
     """Return the members that the retry of an `input_required` call carries (spec 1.8)."""
     answers: dict[str, Raw] = {}
     for key, asked in result.input_requests.items():
         if on_question is None:
-            raise NoReply(f"tools/call: the server asks {asked.method}, which nobody here answers")
+            raise NoReply(f"{method}: the server asks {asked.method}, which nobody here answers")
         answers[key] = Raw(await on_question(asked.method, bytes(asked.params)))
     members: dict[str, Any] = {"inputResponses": answers} if answers else {}
     if result.request_state is not None:
         members["requestState"] = result.request_state
     if not members:
-        raise NoReply("tools/call: input_required without inputRequests and requestState")
+        raise NoReply(f"{method}: input_required without inputRequests and requestState")
     return members
 
 
-def _decode(text: Json, kind: type[_ShapeT], what: str) -> _ShapeT:
+def _decode(text: Json | Raw, kind: type[_ShapeT], what: str) -> _ShapeT:
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:

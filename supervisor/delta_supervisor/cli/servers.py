@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from statistics import median
 from typing import Any, TypeVar
 
@@ -12,8 +12,7 @@ import msgspec
 import trio
 from msgspec import Raw
 
-from delta_actors.mcp import DeltaClient, StdioParameters, open_http, open_stdio
-from delta_actors.mcp.http_client import HttpParameters
+from delta_actors.mcp import DeltaClient, connect
 from delta_protocol import tokens
 from delta_protocol.catalogue import notation
 from delta_protocol.catalogue.notation import Level
@@ -22,7 +21,6 @@ from delta_protocol.codecs import exact_json
 from delta_protocol.errors import ActorUnavailable, DeadlineExceeded, DeltaError, Invalid, NotFound, ProtocolViolation
 from delta_protocol.jsonrpc import Json
 from delta_protocol.mcp.errors import McpError, NotSent, RpcError
-from delta_protocol.mcp.types import Implementation
 from delta_protocol.nearest import nearest
 
 ResultT = TypeVar("ResultT")
@@ -95,19 +93,10 @@ def _told(error: McpError) -> DeltaError:
             return ProtocolViolation(error.message)
 
 
-@asynccontextmanager
-async def _opened(target: Target) -> AsyncGenerator[DeltaClient, None]:
-    me = Implementation("delta-supervisor", "0.1.0")
+def _opened(target: Target) -> AbstractAsyncContextManager[DeltaClient]:
+    named: str | Sequence[str] = target.words if target.url is None else target.url
     era: Any = target.era
-    if target.url is not None:
-        http = HttpParameters(target.url, target.headers, era=era, start_timeout=target.timeout, client=me)
-        async with open_http(http) as client:
-            yield client
-        return
-    command, *arguments = target.words
-    process = StdioParameters(command, tuple(arguments), era=era, start_timeout=target.timeout, client=me)
-    async with open_stdio(process) as client:
-        yield client
+    return connect(named, headers=target.headers, era=era, start_timeout=target.timeout)
 
 
 async def view(client: DeltaClient) -> ServerView:
