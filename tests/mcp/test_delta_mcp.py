@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from delta_actors.mcp import DeltaServer, Disclosure
+from delta_actors.mcp import DeltaServer, Disclosure, StdioParameters, open_stdio
 from delta_protocol.codecs import compact
 from tests.gateway.counting import EXACT, tokens
 from tests.mcp.samples import Peer, modern, note, request, served
@@ -151,6 +153,30 @@ async def test_a_server_that_does_not_want_it_is_a_standard_one() -> None:
         assert (await peer.ask("tools/describe", name="echo"))["error"]["code"] == -32601
     async with served(office()) as lines:
         assert "inputSchema" in (await lines.ask(modern(1, "tools/list")))["result"]["tools"][0]
+
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "progressive_server.py"
+PLAIN = EXAMPLE.with_name("stdio_server.py")
+
+
+async def test_our_client_speaks_it_too() -> None:
+    """CS-01-05, CS-02-04, CS-03-01."""
+    async with open_stdio(StdioParameters(sys.executable, (str(EXAMPLE),), era="delta-mcp")) as client:
+        assert (client.server_info.name, client.protocol_version) == ("library", "2025-11-25")
+        assert [entry.name for entry in await client.tools.index()][-2:] == ["list_books", "lend"]
+        assert [entry.summary for entry in await client.tools.search("lend")] == ["Lend a book to whoever asks"]
+        described = await client.tools.describe(["lend", "nothing"])
+        assert list(described) == ["lend"]
+        assert json.loads(described["lend"])["inputSchema"]["required"] == ["title"]
+        assert await client.tools.describe(["lend"]) == described
+        lent = await client.call_tool("lend", b'{"title":"Emma"}')
+        assert b"Emma is lent to stdio" in lent.result
+
+
+async def test_our_client_falls_back_where_the_server_does_not() -> None:
+    async with open_stdio(StdioParameters(sys.executable, (str(PLAIN),), era="delta-mcp")) as client:
+        assert [entry.name for entry in await client.tools.index()] == ["add", "count"]
+        assert b'"3"' in (await client.call_tool("add", b'{"a":1,"b":2}')).result
 
 
 @pytest.mark.shared_data

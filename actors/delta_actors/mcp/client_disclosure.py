@@ -1,7 +1,8 @@
 """A client's view of a server's tools that fetches no more than it is asked for (spec 6.3).
 
 Where the server offers the extension, index and search are its own and definitions come one by one; elsewhere the whole
-list is fetched once and the same questions are answered from it.
+list is fetched once and the same questions are answered from it. The list of a delta-mcp 0.x server has names only, and
+its definitions come one by one as well.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from msgspec import Raw
 
-from delta_protocol.jsonrpc import Json
-from delta_protocol.mcp import disclosure
+from delta_protocol.jsonrpc import INVALID_PARAMS, Json
+from delta_protocol.mcp import delta_mcp, disclosure
 from delta_protocol.mcp.disclosure import Entry
 from delta_protocol.mcp.errors import NoReply, RpcError
 
@@ -63,6 +64,8 @@ class ToolCatalogue:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._most = disclosure.offered_describe(session.capabilities)
+        self._names_only = not self._most and delta_mcp.lists_names(session.capabilities)
+        self._list: list[Json] = []
         self._known: dict[str, Json] = {}
         self._fresh: set[str] = set()
         self._listed = False
@@ -115,11 +118,13 @@ class ToolCatalogue:
         Asks only for what is not kept. Raises as `index` does.
         """
         wanted = list(dict.fromkeys(names))
-        if not self._most:
-            await self._all()
-            return {name: self._known[name] for name in wanted if name in self._known}
+        if not self._most and not self._names_only:
+            listed = {disclosure.name_of(tool): tool for tool in await self._all()}
+            return {name: listed[name] for name in wanted if name in listed}
         asked = [name for name in wanted if name not in self._fresh]
         found: dict[str, Json] = {name: self._known[name] for name in wanted if name in self._fresh}
+        if self._names_only:
+            return found | await self._fetch_each(asked)
         for at in range(0, len(asked), self._most):
             found |= await self._fetch(asked[at : at + self._most])
         return {name: found[name] for name in wanted if name in found}
@@ -145,12 +150,27 @@ class ToolCatalogue:
             self._fresh |= set(found)
         return found
 
+    async def _fetch_each(self, names: list[str]) -> dict[str, Json]:
+        found: dict[str, Json] = {}
+        for name in names:
+            changes = self._changes
+            params = msgspec.json.encode({"name": name})
+            try:
+                found[name] = self._known[name] = await self._session.request(delta_mcp.DESCRIBE, params)
+            except RpcError as error:
+                if error.code != INVALID_PARAMS:
+                    raise
+                continue
+            if changes == self._changes:
+                self._fresh.add(name)
+        return found
+
     async def _all(self) -> list[Json]:
         if not self._listed:
             changes = self._changes
-            self._known = {disclosure.name_of(tool): tool for tool in await self._session.list_tools()}
+            self._list = await self._session.list_tools()
             self._listed = self._session.announces_tool_changes and changes == self._changes
-        return list(self._known.values())
+        return self._list
 
 
 def _read(text: Json, kind: type[_ShapeT]) -> _ShapeT:

@@ -17,6 +17,8 @@ import trio
 from delta_actors.mcp.client_calls import ASKING, OnNotification, OnProgress, OnQuestion, OpenCall
 from delta_actors.mcp.client_process import GuardedProcess
 from delta_protocol import jsonrpc
+from delta_protocol.codecs import compact
+from delta_protocol.errors import Invalid
 from delta_protocol.jsonrpc import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -56,6 +58,9 @@ class LineClient:
         self.on_notification: OnNotification = lambda _method, _params: None
         self.closed = trio.Event()
         self.close_reason = ""
+        self.compact = False
+        """Whether lines are written as compact-json (delta-mcp 0.x); both forms are understood once it may come."""
+        self.may_be_compact = False
         self._splitter = LineSplitter(max_line)
         self._calls: dict[Id, OpenCall] = {}
         self._ids = itertools.count(1)
@@ -140,7 +145,7 @@ class LineClient:
     def _post(self, text: bytes, call: OpenCall | None) -> None:
         if call is None and len(self._queue) >= _CONTROL_QUEUED:
             return
-        self._queue.append((text, call))
+        self._queue.append((compact.encode(text) if self.compact else text, call))
         self._wake.set()
 
     async def _write(self) -> None:
@@ -183,6 +188,9 @@ class LineClient:
         if isinstance(line, LineTooLong):
             self.junk_lines += 1
             return
+        if self.may_be_compact:
+            with contextlib.suppress(Invalid):
+                line = compact.decode(line)
         try:
             message = jsonrpc.parse(line)
         except Malformed as error:

@@ -14,7 +14,7 @@ from delta_actors.mcp.background import background
 from delta_actors.mcp.client_process import GuardedProcess
 from delta_actors.mcp.line_client import LineClient
 from delta_protocol.jsonrpc import Json
-from delta_protocol.mcp import handshake, versions
+from delta_protocol.mcp import delta_mcp, handshake, versions
 from delta_protocol.mcp.errors import McpError, NotSent
 from delta_protocol.mcp.handshake import Agreement, ClientIdentity, NotUnderstood
 from delta_protocol.mcp.lines import MAX_LINE
@@ -29,7 +29,8 @@ _SHOWN_LINES = 12
 class StdioParameters:
     """How to start a connector. Seconds and bytes.
 
-    `env` is the whole environment; None inherits ours. `era` is what an earlier start found out. `capabilities` is the
+    `env` is the whole environment; None inherits ours. `era` is what an earlier start found out; `delta-mcp` begins as
+    a peer of delta-mcp 0.x, whose list then has names only (use `DeltaClient.tools`). `capabilities` is the
     ClientCapabilities object (JSON text) that is declared to the server.
     """
 
@@ -37,7 +38,7 @@ class StdioParameters:
     args: tuple[str, ...] = ()
     env: Mapping[str, str] | None = None
     cwd: str | Path | None = None
-    era: Literal["auto", "legacy", "modern"] = "auto"
+    era: Literal["auto", "legacy", "modern", "delta-mcp"] = "auto"
     start_timeout: float = 60.0
     probe_timeout: float = PROBE_LIMIT
     max_line: int = MAX_LINE
@@ -71,7 +72,9 @@ async def _connect(
 ) -> tuple[LineClient, Agreement]:
     identity = ClientIdentity(parameters.client, parameters.capabilities)
     client = await _start(parameters, nursery, started)
-    if parameters.era != "legacy":
+    if parameters.era == "delta-mcp":
+        client.may_be_compact = True
+    elif parameters.era != "legacy":
         agreement = await _probe(client, identity, nursery, parameters.probe_timeout)
         if agreement is not None:
             return client, agreement
@@ -131,8 +134,14 @@ async def _discover(client: LineClient, identity: ClientIdentity) -> Agreement |
 
 
 async def _initialize(client: LineClient, identity: ClientIdentity) -> Agreement:
-    result = await client.request("initialize", identity.initialize_params(), announce_cancel=False)
-    agreement = handshake.read_initialize_result(result)
+    """Do the legacy handshake; the first line after a delta-mcp server's answer is compact already."""
+    params = delta_mcp.initialize_params(identity) if client.may_be_compact else identity.initialize_params()
+    result = await client.request("initialize", params, announce_cancel=False)
+    peer = delta_mcp.read_initialize_result(result) if client.may_be_compact else None
+    if peer is None:
+        agreement = handshake.read_initialize_result(result)
+    else:
+        agreement, client.compact = peer
     client.notify("notifications/initialized")
     return agreement
 
