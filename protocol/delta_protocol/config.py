@@ -150,7 +150,7 @@ class SupervisionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[http]`. `hosts` and `origins` are allowed beside loopback."""
+    """`[http]`. `hosts` and `origins` are allowed beside loopback, whose origins can be left out."""
 
     enabled: bool = True
     host: str = "127.0.0.1"
@@ -158,9 +158,16 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str = "/mcp"
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    local_origins: bool = True
     max_body: Amount = 4 << 20
     max_requests: Amount = 256
     """Requests in flight; more are answered 503 with Retry-After."""
+    rate_limit: Count = 0
+    """Requests of one client in `rate_window`; more are answered 429 with Retry-After. 0 is no limit."""
+    rate_window: Interval = 60.0
+    proxies: Count = 0
+    """Trusted proxies before the stack, which write `proxy_header`."""
+    proxy_header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for"
     session_idle: Seconds = 3600.0
 
 

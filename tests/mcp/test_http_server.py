@@ -298,13 +298,14 @@ async def test_a_body_that_never_ends_is_cut_at_the_deadline() -> None:
         stream = await trio.open_tcp_stream("127.0.0.1", web.port)
         await stream.send_all(raw_request(modern(1, "tools/list"), 500))
         with trio.fail_after(30):
-            assert b" 408 " in await stream.receive_some(1000)
+            assert b" 504 " in await stream.receive_some(1000)
         await stream.aclose()
 
 
 async def test_the_deadline_holds_over_the_whole_request() -> None:
     async with site(sample_server(Log(), ServerSettings(deadline=0.2))) as web:
         answer = await web.modern(modern(1, "tools/call", name="wait", arguments={}))
+        assert (answer.status_code, answer.json()["id"]) == (504, 1)
         assert answer.json()["error"]["code"] == 42902
 
 

@@ -379,7 +379,7 @@ async def test_a_slow_server_is_waited_for_within_the_requests_deadline() -> Non
         issuer.open = trio.Event()
         access = impatient(issuer, timeout=60.0)
         async with site(scoped_server(deadline=0.3), authenticate=access) as web:
-            assert (await web.modern(LIST, bearer(issuer.token(HERE)))).status_code == 503
+            assert (await web.modern(LIST, bearer(issuer.token(HERE)))).status_code == 504
             issuer.open.set()
             with trio.fail_after(30):
                 while (await web.modern(LIST, bearer(issuer.token(HERE)))).status_code == 503:

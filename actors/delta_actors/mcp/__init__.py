@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from delta_actors.mcp.http_client import HttpParameters as HttpParameters
     from delta_actors.mcp.http_client import open_http as open_http
     from delta_actors.mcp.http_serve import serve_http as serve_http
-    from delta_actors.mcp.http_server import HttpSettings as HttpSettings
+    from delta_actors.mcp.http_settings import HttpSettings as HttpSettings
     from delta_actors.mcp.oauth_client import OAuth as OAuth
     from delta_actors.mcp.oauth_redirect import loopback as loopback
     from delta_actors.mcp.oauth_settings import OAuthSettings as OAuthSettings
@@ -78,7 +78,7 @@ _LAZY = {
     "HttpParameters": "http_client",
     "open_http": "http_client",
     "serve_http": "http_serve",
-    "HttpSettings": "http_server",
+    "HttpSettings": "http_settings",
     "OAuth": "oauth_client",
     "OAuthSettings": "oauth_settings",
     "loopback": "oauth_redirect",

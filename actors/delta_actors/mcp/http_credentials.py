@@ -7,6 +7,7 @@ from typing import cast
 
 from delta_actors.mcp.access import DENIED, Access, needed_by
 from delta_actors.mcp.http_exchange import Exchange
+from delta_actors.mcp.http_reply import send_empty
 from delta_protocol.errors import DeltaError
 from delta_protocol.jsonrpc import INVALID_REQUEST, Id
 from delta_protocol.mcp.access_tokens import InsufficientScope
@@ -46,8 +47,7 @@ async def send_metadata(exchange: Exchange, document: bytes) -> None:
     headers = [(b"access-control-allow-origin", b"*")]
     if exchange.method == "OPTIONS":
         headers += [(b"access-control-allow-methods", b"GET"), (b"access-control-allow-headers", b"*")]
-        await exchange.send({"type": "http.response.start", "status": 204, "headers": headers})
-        await exchange.send({"type": "http.response.body", "body": b""})
+        await send_empty(exchange.send, 204, headers)
         return
     headers += [
         (b"content-type", b"application/json"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from delta_actors.mcp.http_reply import AsgiSend, send_whole
+from delta_actors.mcp.http_reply import AsgiSend, Reply, send_whole
 from delta_protocol.mcp.http_ladder import Headers, HttpRefusal, body_too_large
 from delta_protocol.wire.message import Principal
 
@@ -23,7 +23,10 @@ class ClientLeft(Exception):
 
 
 class Exchange:
-    """A request. `started` is trio time, `peer` the client's address; `principal` is set once it is admitted."""
+    """A request. `started` is trio time, `peer` the client's address; `principal` is set once it is admitted.
+
+    `common` are headers of whatever is answered.
+    """
 
     def __init__(self, scope: dict[str, Any], receive: AsgiReceive, send: AsgiSend, started: float) -> None:
         self.headers = Headers(scope["headers"])
@@ -31,11 +34,18 @@ class Exchange:
         self.path: str = scope["path"]
         client = scope.get("client")
         self.peer: str | None = client[0] if client else None
-        self.send = send
+        self.common: list[tuple[bytes, bytes]] = []
         self.started = started
         self.principal = Principal("", "")
         self._receive = receive
+        self._send = send
         self._whole = False
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Send a part of the response."""
+        if self.common and message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *self.common]
+        await self._send(message)
 
     async def read_body(self, max_body: int) -> bytes:
         """Return the whole body. Raises `HttpRefusal` (413) as soon as it passes the limit, `ClientLeft`."""
@@ -70,7 +80,15 @@ class Exchange:
                     break
         await self.send({"type": "http.response.body", "body": b""})
 
-    async def watch(self, scope: trio.CancelScope | None) -> None:
+    async def run(self, reply: Reply, work: Callable[[], Awaitable[None]], *, cancel_on_leave: bool) -> None:
+        """Do the work of one request, while its client is kept waiting and watched."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reply.keep_alive)
+            nursery.start_soon(self._watch, nursery.cancel_scope if cancel_on_leave else None)
+            await work()
+            nursery.cancel_scope.cancel()
+
+    async def _watch(self, scope: trio.CancelScope | None) -> None:
         """Return once the client left, after cancelling `scope`. hypercorn only queues the event (spec actors 1.1)."""
         while (await self._receive())["type"] != "http.disconnect":
             pass

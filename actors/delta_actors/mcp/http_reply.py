@@ -34,6 +34,12 @@ async def send_whole(send: AsgiSend, status: int, body: bytes = b"", headers: Pa
     await send({"type": "http.response.body", "body": body, "more_body": not last})
 
 
+async def send_empty(send: AsgiSend, status: int, headers: Pairs = ()) -> None:
+    """Send a response of a status that has no body, such as 204."""
+    await send({"type": "http.response.start", "status": status, "headers": list(headers)})
+    await send({"type": "http.response.body", "body": b""})
+
+
 class Reply:
     """The way back for one request. It becomes a stream when the handler sends something, or takes longer than
     `patience` seconds: then comments keep the connection alive, and a client that went away is noticed.

@@ -26,7 +26,8 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 
 from delta_actors.mcp.access import Access, Authenticate, as_access, check_reach
-from delta_actors.mcp.http_server import HttpSettings
+from delta_actors.mcp.http_server import HttpServer
+from delta_actors.mcp.http_settings import HttpSettings
 from delta_actors.mcp.server import DeltaServer
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,8 @@ async def serve_http(
 class _Front:
     """The open connections of one application."""
 
-    def __init__(self, app: object) -> None:
+    def __init__(self, app: HttpServer) -> None:
+        self._server = app
         self._config = Config()
         self._config.errorlog = logger
         self._config.accesslog = None
@@ -99,7 +101,11 @@ class _Front:
             room.release()
 
     async def end_idle(self) -> None:
-        """Close the connections that carry no request, and each of the others once its request is done."""
+        """Close the connections once no request is in progress.
+
+        Until then the idle ones stay: who sends on one just now hears 503 instead of a reset that leaves it in doubt.
+        """
+        await self._server.wait_quiet()
         await self._context.terminated.set()
 
     async def cut_at_end(self) -> None:

@@ -50,7 +50,8 @@ from delta_protocol.wire.message import Principal
 
 if TYPE_CHECKING:
     from delta_actors.mcp.access import Access, Authenticate
-    from delta_actors.mcp.http_server import HttpServer, HttpSettings
+    from delta_actors.mcp.http_server import HttpServer
+    from delta_actors.mcp.http_settings import HttpSettings
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 SuggestT = TypeVar("SuggestT", bound=Suggest)

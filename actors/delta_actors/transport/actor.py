@@ -141,7 +141,7 @@ class TransportActor(Actor):
         # calls over HTTP never pays for it.
         await trio.lowlevel.wait_readable(listener)
         from delta_actors.mcp.http_serve import serve_http
-        from delta_actors.mcp.http_server import HttpSettings
+        from delta_actors.mcp.http_settings import HttpSettings
 
         config = self._context.config.http
         settings = HttpSettings(
@@ -149,8 +149,13 @@ class TransportActor(Actor):
             path=config.path,
             hosts=config.hosts,
             origins=config.origins,
+            local_origins=config.local_origins,
             max_body=config.max_body,
             max_requests=config.max_requests,
+            rate_limit=config.rate_limit,
+            rate_window=config.rate_window,
+            proxies=config.proxies,
+            proxy_header=config.proxy_header,
             session_idle=config.session_idle,
             graceful=self._grace,
         )

@@ -22,6 +22,7 @@ from delta_protocol.jsonrpc import (
 )
 from delta_protocol.mcp import incoming, versions
 from delta_protocol.mcp.errors import (
+    DEADLINE_EXCEEDED,
     HEADER_MISMATCH,
     MISSING_CLIENT_CAPABILITY,
     OVERLOADED,
@@ -33,7 +34,8 @@ from delta_protocol.mcp.versions import Era
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
-_STATUS = {-32601: 404, HEADER_MISMATCH: 400, MISSING_CLIENT_CAPABILITY: 400, UNSUPPORTED_VERSION: 400, OVERLOADED: 503}
+_STATUS = {-32601: 404, HEADER_MISMATCH: 400, MISSING_CLIENT_CAPABILITY: 400, UNSUPPORTED_VERSION: 400, -32603: 500}
+_STATUS_OF_BOTH = {OVERLOADED: 503, DEADLINE_EXCEEDED: 504}
 
 
 class HttpRefusal(Exception):
@@ -84,16 +86,17 @@ class Headers:
         return {name: values for name, values in self._values.items() if name.startswith(prefix)}
 
 
-def check_source(headers: Headers, hosts: Iterable[str], origins: Iterable[str]) -> None:
-    """Refuse a foreign `Host` or `Origin` with 403. Loopback is always allowed, at any port.
+def check_source(headers: Headers, hosts: Iterable[str], origins: Iterable[str], *, local_origins: bool = True) -> None:
+    """Refuse a foreign `Host` or `Origin` with 403. Loopback is always a good host, at any port.
 
-    `hosts` are names, or name:port where the port must fit; `origins` are whole origins.
+    `hosts` are names, or name:port where the port must fit; `origins` are whole origins, beside those of loopback where
+    `local_origins`.
     """
     host = headers.get("host")
     if host is None or not _host_allowed(host.lower(), {name.lower() for name in hosts}):
         raise HttpRefusal(403, INVALID_REQUEST, f"the host {host!r} is not served here; allow it under [http] hosts")
     for origin in headers.all("origin"):
-        if not _origin_allowed(origin.lower(), {name.lower() for name in origins}):
+        if not _origin_allowed(origin.lower(), {name.lower() for name in origins}, local=local_origins):
             raise HttpRefusal(
                 403, INVALID_REQUEST, f"the origin {origin!r} is not allowed; allow it under [http] origins"
             )
@@ -104,10 +107,10 @@ def _host_allowed(host: str, allowed: set[str]) -> bool:
     return name in LOOPBACK_NAMES or host in allowed or name in allowed
 
 
-def _origin_allowed(origin: str, allowed: set[str]) -> bool:
+def _origin_allowed(origin: str, allowed: set[str], *, local: bool) -> bool:
     scheme, separator, host = origin.partition("://")
-    if origin in allowed:
-        return True
+    if origin in allowed or not local:
+        return origin in allowed
     return bool(separator) and scheme in ("http", "https") and _without_port(host) in LOOPBACK_NAMES
 
 
@@ -230,6 +233,6 @@ def decode_header_value(value: str) -> str:
 
 def status_of(era: Era, code: int | None) -> int:
     """Return the HTTP status of a response with that error code (None: a result)."""
-    if code == OVERLOADED:
-        return 503
-    return _STATUS.get(code, 200) if era == "modern" and code is not None else 200
+    if code is None:
+        return 200
+    return _STATUS_OF_BOTH.get(code) or (_STATUS.get(code, 200) if era == "modern" else 200)
