@@ -15,7 +15,7 @@ import trio
 from tests.stack.harness import Stack, running
 from tests.stack.probing import Probe
 from tests.stack.processes import kill
-from tests.stack.wire import facts_of, open_http, open_relay, text_of
+from tests.stack.wire import body, facts_of, open_http, open_relay, post_once, text_of
 
 PATIENT = "version = 1\n[supervision]\nmax_restarts = 1000\nwindow = 10.0\nbackoff = 0.05\nbackoff_max = 0.2\n"
 SLOW_CLIENTS = 150
@@ -56,11 +56,12 @@ async def test_clients_that_send_a_byte_at_a_time_hold_up_nobody_else(stack: Sta
 
 async def test_a_storm_of_closed_streams_leaves_nothing_running(stack: Stack) -> None:
     chance = random.Random(7)
+    url = stack.url
 
     async def impatient(number: int) -> None:
-        async with open_http(stack.url) as client:
-            with trio.move_on_after(chance.random() * 0.5):
-                await client.call("delta_read", code=f"await sleep(20000 + {number}); return 1")
+        arguments = {"code": f"await sleep(20000 + {number}); return 1"}
+        with trio.move_on_after(chance.random() * 0.5):
+            await post_once(url, body(number, "tools/call", {"name": "delta_read", "arguments": arguments}))
 
     async with trio.open_nursery() as nursery:
         for number in range(CANCELS):
