@@ -2,7 +2,8 @@
 
 usage: python -m conformance.framework.demo_server stdio
        python -m conformance.framework.demo_server http PORT
-           [--max-body BYTES] [--deadline SECONDS] [--origin ORIGIN]... [--issuer URL --jwks URL --resource URL]
+           [--max-body BYTES] [--deadline SECONDS] [--origin ORIGIN]... [--no-local-origins] [--rate REQUESTS]
+           [--issuer URL --jwks URL --resource URL]
 
 PORT 0 is any free one; the URL is the first line on stdout. `run_command` runs nothing: it knows `echo TEXT`, `sleep
 SECONDS` and `count STEPS`, which tells its progress.
@@ -138,7 +139,11 @@ async def serve(options: argparse.Namespace) -> None:
     if options.issuer:
         access = oauth_access(ResourceSettings(options.resource, [TrustedIssuer(options.issuer, options.jwks)]))
     settings = HttpSettings(
-        key=secrets.token_bytes(32), max_body=options.max_body, origins=tuple(options.origin), patience=0.5
+        key=secrets.token_bytes(32),
+        max_body=options.max_body,
+        origins=tuple(options.origin),
+        local_origins=not options.no_local_origins,
+        rate_limit=options.rate,
     )
     server = build(ServerSettings(deadline=options.deadline))
     with socket.create_server(("127.0.0.1", options.port)) as listener:
@@ -157,6 +162,8 @@ def main() -> None:
     http.add_argument("--max-body", type=int, default=4 << 20)
     http.add_argument("--deadline", type=float, default=60.0)
     http.add_argument("--origin", action="append", default=[])
+    http.add_argument("--no-local-origins", action="store_true")
+    http.add_argument("--rate", type=int, default=0, help="requests that a client may send in a minute")
     for name in ("--issuer", "--jwks", "--resource"):
         http.add_argument(name, default="")
     options = parser.parse_args()

@@ -22,8 +22,8 @@ from conformance.framework.wire import DELTA_MCP
 pytestmark = pytest.mark.xdist_group("framework")
 
 DOCUMENT = ROOT / "docs" / "conformance.md"
-NOT_SERVED = {"CS-08-03", "CS-08-04", "CS-11-03", "CS-11-08", "CS-11-11"}
-"""Compact JSON, limits and browsers over HTTP: where the server does not have them, it refuses."""
+NOT_SERVED = {"CS-08-03", "CS-08-04"}
+"""Compact JSON over HTTP: where the server does not take it, it refuses it."""
 
 
 @pytest.fixture(scope="module")
