@@ -71,7 +71,7 @@ class HttpCalls:
 def wait_for_tool(client: LineClient, tool: str) -> None:
     """Wait until a server lists a tool."""
     until = time.monotonic() + 30
-    while tool not in json.dumps(client.request("tools/list")["result"]["tools"]):
+    while tool not in {each["name"] for each in client.request("tools/list")["result"]["tools"]}:
         assert time.monotonic() < until, f"{tool} never came"
         time.sleep(0.1)
 

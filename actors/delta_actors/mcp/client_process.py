@@ -13,6 +13,7 @@ from pathlib import Path
 import trio
 
 from delta_actors.mcp import guardian
+from delta_actors.mcp.stdio import PipeStream
 from delta_protocol.mcp.errors import NotSent
 
 STDERR_KEPT = 64 << 10
@@ -35,7 +36,7 @@ class GuardedProcess:
         self._started = trio.Event()
         self._problem = ""
         self.stdin = stdin
-        self.stdout = trio.lowlevel.FdStream(stdout)
+        self.stdout = PipeStream(stdout)
         self.pid: int | None = None
         self.status: int | None = None
 

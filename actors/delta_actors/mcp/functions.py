@@ -10,6 +10,7 @@ import re
 import typing
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -130,12 +131,12 @@ class FunctionTool:
         from delta_protocol.catalogue import arguments as checks
         from delta_protocol.catalogue.signatures import line_of
 
-        line = line_of(name, self.definition.input_schema)
+        line = partial(line_of, name, self.definition.input_schema)
         fitted = checks.fit(name, self.definition.input_schema, arguments, line=line)
         try:
             values = self.signature.from_json(fitted.arguments)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise Invalid(f"wrong arguments for {name}\n{error}\n{line}") from None
+            raise Invalid(f"wrong arguments for {name}\n{error}\n{line()}") from None
         if not fitted.converted:
             return values, ()
         note = f"Note: {', '.join(fitted.converted)} came as JSON text and was parsed; give the value itself."

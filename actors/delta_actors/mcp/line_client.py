@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import select
 from collections import deque
 
 import msgspec
@@ -67,6 +68,7 @@ class LineClient:
         self._queue: deque[tuple[bytes, OpenCall | None]] = deque()
         self._slots = trio.Semaphore(_QUEUED)
         self._wake = trio.Event()
+        self._idle = False
 
     async def run(self) -> None:
         """Read and write until the process is gone, then end every open call with the reason."""
@@ -145,14 +147,29 @@ class LineClient:
     def _post(self, text: bytes, call: OpenCall | None) -> None:
         if call is None and len(self._queue) >= _CONTROL_QUEUED:
             return
-        self._queue.append((compact.encode(text) if self.compact else text, call))
+        line = compact.encode(text) if self.compact else text
+        if self._idle and not self._queue and len(line) < select.PIPE_BUF and self._written_at_once(line):
+            if call is not None:
+                call.sent = True
+                self._slots.release()
+            return
+        self._queue.append((line, call))
         self._wake.set()
+
+    def _written_at_once(self, line: bytes) -> bool:
+        """Write a short line without a turn of the writer: so much a pipe takes whole or not at all (POSIX write)."""
+        try:
+            return os.write(self.process.stdin, line + b"\n") > 0
+        except OSError:
+            return False
 
     async def _write(self) -> None:
         while True:
             while not self._queue:
                 self._wake = trio.Event()
+                self._idle = True
                 await self._wake.wait()
+                self._idle = False
             text, call = self._queue.popleft()
             if call is not None:
                 self._slots.release()

@@ -6,6 +6,7 @@ alike, and repeats no argument in a header.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -119,4 +120,4 @@ def _read(name: str, arguments: Json) -> dict[str, Any]:
     from delta_protocol.catalogue.signatures import line_of
 
     schema = _SCHEMAS[name]
-    return json_object(msgspec.json.decode(fit(name, schema, arguments, line=line_of(name, schema)).arguments))
+    return json_object(msgspec.json.decode(fit(name, schema, arguments, line=partial(line_of, name, schema)).arguments))

@@ -76,13 +76,20 @@ class _Told(msgspec.Struct):
 @asynccontextmanager
 async def _hearing(session: Session, client: DeltaClient, call: Call) -> AsyncGenerator[OnNotification, None]:
     """Give what takes notifications of the request's own; its log messages go to the client behind `call`."""
+    if call.origin is None or not call.origin.log:
+
+        def leave_logs(method: str, params: Json) -> None:
+            if method != LOG_MESSAGE:
+                client.take_notification(method, params)
+
+        yield leave_logs
+        return
     send, receive = trio.open_memory_channel[LogMessage](_KEPT_LOGS)
-    wanted = call.origin is not None and bool(call.origin.log)
 
     def take(method: str, params: Json) -> None:
         if method != LOG_MESSAGE:
             client.take_notification(method, params)
-        elif wanted:
+        else:
             with contextlib.suppress(msgspec.DecodeError, RecursionError, trio.WouldBlock):
                 told = msgspec.json.decode(params, type=_Told)
                 send.send_nowait(LogMessage(told.level, told.logger, bytes(told.data)))
@@ -95,7 +102,7 @@ async def _hearing(session: Session, client: DeltaClient, call: Call) -> AsyncGe
     async with background() as nursery:
         done = trio.Event()
         nursery.start_soon(pump, done)
-        with session.heard_by(take) if wanted else contextlib.nullcontext():
+        with session.heard_by(take):
             yield take
         # What was told before the answer reaches the client before the answer.
         send.close()

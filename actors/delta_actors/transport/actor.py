@@ -22,6 +22,7 @@ from delta_actors.gateway import (
     Watches,
 )
 from delta_actors.mcp import DeltaServer, ServerSettings, Sources
+from delta_actors.mcp.stdio import PipeStream
 from delta_actors.runtime.actor import Actor, Context, Handlers
 from delta_actors.runtime.processes import peer_of, start_time
 from delta_actors.transport.key import load_key
@@ -173,7 +174,8 @@ class TransportActor(Actor):
                 return
             self._relays += 1
             try:
-                await self._server.serve_lines(stream, principal=STDIO, conversation=_conversation(process))
+                async with PipeStream(os.dup(stream.socket.fileno())) as lines:
+                    await self._server.serve_lines(lines, principal=STDIO, conversation=_conversation(process))
             except Exception:
                 log.exception("a relayed session failed")
             finally:

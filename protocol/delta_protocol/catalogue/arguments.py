@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 from delta_protocol.catalogue import schemas, signatures, validators
@@ -43,7 +44,7 @@ def check(tool: Tool, arguments: Json, holes: Iterable[Path] = ()) -> Json:
     """
     if tool.fault:
         raise Invalid(f"{tool.name} cannot be called: {tool.fault}", tool=tool.name)
-    line = signatures.tool_line(tool, Level.TYPED)
+    line = partial(signatures.tool_line, tool, Level.TYPED)
     return fit(tool.name, tool.input_schema, arguments, line=line, closed=True, holes=holes).arguments
 
 
@@ -52,11 +53,11 @@ def fit(
     input_schema: Json,
     arguments: Json,
     *,
-    line: str,
+    line: Callable[[], str],
     closed: bool = False,
     holes: Iterable[Path] = (),
 ) -> Fitted:
-    """Return the arguments of the tool `name` as its schema takes them; `line` is its signature on one line.
+    """Return the arguments of the tool `name` as its schema takes them; `line` gives its signature on one line.
 
     `closed` refuses names that the schema does not list, even where it does not forbid others.
     Raises `Invalid` with at most three lines (what is missing, unknown, wrong; the signature) and `detail` `tool`,
@@ -64,7 +65,7 @@ def fit(
     """
     value = exact_json.decode(arguments, what=f"arguments of {name}")
     if not isinstance(value, dict):
-        raise Invalid(_message(name, [f"arguments are one object, not {_kind(value)}"], line), tool=name)
+        raise Invalid(_message(name, [f"arguments are one object, not {_kind(value)}"], line()), tool=name)
     given = cast("dict[str, Any]", value)
     schema = schemas.as_schema(exact_json.decode(input_schema))
     converted = _converted(given, schema)
@@ -81,7 +82,7 @@ def fit(
             unknown += [other for other in others if other not in unknown]
     if missing or unknown or wrong:
         raise Invalid(
-            _message(name, _problems(missing, unknown, wrong, schema), line),
+            _message(name, _problems(missing, unknown, wrong, schema), line()),
             tool=name,
             missing=missing,
             unknown=unknown,
