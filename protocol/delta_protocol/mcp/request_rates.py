@@ -34,7 +34,8 @@ class RequestRates:
         if not moments:
             return 0.0
         self._forget_old(moments, now)
-        return moments[0] + self._window - now if len(moments) >= self._limit else 0.0
+        # Rounding must not make the wait longer than the window.
+        return min(self._window, moments[0] + self._window - now) if len(moments) >= self._limit else 0.0
 
     def count(self, client: str, now: float) -> None:
         """Remember a request of `client`."""
