@@ -11,7 +11,7 @@ from tests.gateway.counting import tokens
 from tests.gateway.house import open_house, tickets
 
 
-def test_descriptions_instructions_and_guide_stay_short() -> None:
+def test_descriptions_instructions_and_guide_stay_short() -> None:  # acceptance 2, 4, 5
     tools = definitions("API")
     assert [tool.name for tool in tools] == ["delta", "delta_read", "delta_apply"]
     assert [tool.title for tool in tools] == ["Do it", "Read", "Apply or undo"]

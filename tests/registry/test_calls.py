@@ -229,3 +229,30 @@ async def test_a_slow_start_is_waited_for(tmp_path: Path) -> None:  # acceptance
         await from_(system, Role.TRANSPORT).tell(StartConnectors())
         reply = await from_(system, Role.SANDBOX).ask(ReadTool("fake", "get_echo", b"{}"))
         assert reply.outcome is Outcome.OK
+
+
+async def test_equal_tools_of_two_connectors_are_told_apart_by_the_connectors_names(tmp_path: Path) -> None:
+    """acceptance 58."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    async with registry(tmp_path, {"one": fake(one), "two": fake(two)}) as system:
+        ref = await started(system)
+        await catalogue_when(ref, listed("one", "two"))
+        sandbox = from_(system, Role.SANDBOX)
+        for name in ("one", "two"):
+            reply = await sandbox.ask(ReadTool(name, "get_echo", b'{"text":"to %s"}' % name.encode()))
+            assert f"to {name}".encode() in reply.result
+    assert [call for call in calls(one) if call.startswith("call")] == ["call get_echo"]
+    assert [call for call in calls(two) if call.startswith("call")] == ["call get_echo"]
+
+
+async def test_a_hundred_calls_list_once_and_start_one_process(tmp_path: Path) -> None:
+    """acceptance 26, 55."""
+    async with registry(tmp_path, {"fake": fake(tmp_path / "fake")}) as system:
+        ref = await started(system)
+        await catalogue_when(ref, listed("fake"))
+        sandbox = from_(system, Role.SANDBOX)
+        for _ in range(100):
+            await sandbox.ask(ReadTool("fake", "get_pid", b"{}"))
+    noted = calls(tmp_path / "fake")
+    assert noted.count("list") == 1
+    assert len({note for note in noted if note.startswith("pid ")}) == 1

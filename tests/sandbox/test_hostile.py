@@ -109,7 +109,7 @@ HOSTILE: list[tuple[str, dict[str, Any], Any]] = [
 ]
 
 
-async def test_hostile_programs_end_in_time_with_a_typed_outcome() -> None:
+async def test_hostile_programs_end_in_time_with_a_typed_outcome() -> None:  # acceptance 74
     wrong: list[Any] = []
     async with open_world() as world:
         for code, limits, expected in HOSTILE:

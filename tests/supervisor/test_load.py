@@ -237,7 +237,7 @@ def test_an_unknown_variable_of_a_section_is_told_and_others_are_left_alone(plac
         ("plain", "plain"),
     ],
 )
-def test_variables_are_expanded(place: Place, text: str, result: str) -> None:
+def test_variables_are_expanded(place: Place, text: str, result: str) -> None:  # acceptance 40
     quoted = json.dumps(text)
     loaded = place.toml(
         f'[connectors.a]\ncommand = "{sys.executable}"\nargs = [{quoted}]\nenv = {{ K = {quoted} }}',
