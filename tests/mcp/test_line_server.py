@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delta_actors.mcp import ServerSettings
-from delta_actors.mcp.line_session import LineLimits
+from delta_actors.mcp.message_session import LineLimits
 from tests.mcp.samples import Log, modern, note, request, sample_server, served
 
 

@@ -8,16 +8,16 @@ from collections.abc import Iterable
 
 import trio
 
-from delta_actors.mcp.access import LOOPBACK, Access
+from delta_actors.mcp.access import LOOPBACK, Access, needed_by
 from delta_actors.mcp.http_credentials import check_scopes, refusal_of
 from delta_actors.mcp.http_exchange import Exchange
 from delta_actors.mcp.http_room import RETRY
 from delta_actors.mcp.http_settings import HttpSettings
 from delta_protocol.errors import DeltaError, Invalid, Refused
-from delta_protocol.jsonrpc import Id
+from delta_protocol.jsonrpc import INVALID_REQUEST, Id
 from delta_protocol.mcp import cors, http_ladder
 from delta_protocol.mcp.bearer import bearer_token
-from delta_protocol.mcp.errors import DEADLINE_EXCEEDED, OVERLOADED
+from delta_protocol.mcp.errors import DEADLINE_EXCEEDED, OVERLOADED, RpcError
 from delta_protocol.mcp.forwarded import client_address
 from delta_protocol.mcp.http_ladder import HttpRefusal
 from delta_protocol.mcp.request_rates import RequestRates
@@ -44,6 +44,12 @@ class Admission:
         exchange.common += cors.answer_headers(exchange.headers)
         exchange.peer = client_address(exchange.headers, exchange.peer, settings.proxies, settings.proxy_header)
 
+    def check_path(self, exchange: Exchange) -> None:
+        """Refuse what is not the endpoint (404)."""
+        if exchange.path != self._settings.path:
+            reason = f"nothing is served at {exchange.path}; the endpoint is {self._settings.path}"
+            raise HttpRefusal(404, INVALID_REQUEST, reason)
+
     def check_open(self, exchange: Exchange) -> None:
         """Refuse what comes while the server goes down (503), with the connection."""
         if self._closing.is_set():
@@ -60,14 +66,21 @@ class Admission:
             if refusal.status == 401:
                 self._rates.count(failures, trio.current_time())
             raise
-        client = f"at {exchange.peer}" if principal.kind == LOOPBACK.kind else f"is {principal.id}"
-        self._check_rate(self._rates.take(client, trio.current_time()))
+        self._check_rate(self._rates.take(_client(exchange, principal), trio.current_time()))
         check_scopes(self.access, principal)
         return principal
 
     def check_scopes(self, exchange: Exchange, scopes: Iterable[str], identity: Id) -> None:
         """Refuse a request whose principal lacks what its method needs (403)."""
         check_scopes(self.access, exchange.principal, scopes, identity)
+
+    def check_call(self, exchange: Exchange, scopes: Iterable[str]) -> None:
+        """Count a call of an open connection, and raise `RpcError` where it is one too many or lacks scopes."""
+        wait = self._rates.take(_client(exchange, exchange.principal), trio.current_time())
+        if wait:
+            raise RpcError(OVERLOADED, self._too_many(wait))
+        if missing := needed_by(self.access, exchange.principal, scopes):
+            raise RpcError(INVALID_REQUEST, f"the token lacks the scopes {' '.join(missing)}")
 
     async def wait_dismissed(self, exchange: Exchange) -> None:
         """Return at shutdown, or once the credentials that opened a stream are no longer good."""
@@ -99,9 +112,17 @@ class Admission:
 
     def _check_rate(self, wait: float) -> None:
         if wait > 0:
-            seconds = str(math.ceil(wait))
-            reason = f"more than {self._settings.rate_limit} requests; wait {seconds} s"
-            raise HttpRefusal(429, OVERLOADED, reason, headers=[(b"retry-after", seconds.encode())])
+            header = (b"retry-after", str(math.ceil(wait)).encode())
+            raise HttpRefusal(429, OVERLOADED, self._too_many(wait), headers=[header])
+
+    def _too_many(self, wait: float) -> str:
+        limit, window = self._settings.rate_limit, self._settings.rate_window
+        return f"more than {limit} requests in {window:g} s; wait {math.ceil(wait)} s"
+
+
+def _client(exchange: Exchange, principal: Principal) -> str:
+    """Return by what requests are counted: nobody's by their address."""
+    return f"at {exchange.peer}" if principal.kind == LOOPBACK.kind else f"is {principal.id}"
 
 
 def too_late(reason: str) -> HttpRefusal:

@@ -25,10 +25,12 @@ class ClientLeft(Exception):
 class Exchange:
     """A request. `started` is trio time, `peer` the client's address; `principal` is set once it is admitted.
 
-    `common` are headers of whatever is answered.
+    `common` are headers of whatever is answered. `whole`: there is no body to read.
     """
 
-    def __init__(self, scope: dict[str, Any], receive: AsgiReceive, send: AsgiSend, started: float) -> None:
+    def __init__(
+        self, scope: dict[str, Any], receive: AsgiReceive, send: AsgiSend, started: float, *, whole: bool = False
+    ) -> None:
         self.headers = Headers(scope["headers"])
         self.method: str = scope["method"]
         self.path: str = scope["path"]
@@ -39,7 +41,7 @@ class Exchange:
         self.principal = Principal("", "")
         self._receive = receive
         self._send = send
-        self._whole = False
+        self._whole = whole
 
     async def send(self, message: dict[str, Any]) -> None:
         """Send a part of the response."""

@@ -16,16 +16,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
-import h11
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
-from hypercorn.protocol.h11 import H11Protocol
-from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 
 from delta_actors.mcp.access import Access, Authenticate, as_access, check_reach
+from delta_actors.mcp.http_connection import Connection
 from delta_actors.mcp.http_server import HttpServer
 from delta_actors.mcp.http_settings import HttpSettings
 from delta_actors.mcp.server import DeltaServer
@@ -57,7 +55,7 @@ async def serve_http(
     """
     access = as_access(authenticate)
     check_reach(access, [each.getsockname()[0] for each in sockets if each.family != socket.AF_UNIX])
-    front = _Front(server.asgi(settings, authenticate=access, shutdown=shutdown))
+    front = _Front(server.asgi(settings, authenticate=access, shutdown=shutdown), settings)
     room = trio.Semaphore(settings.connections)
     listeners = [_Listener(each, settings.stall, room) for each in sockets]
     async with server.serving(), trio.open_nursery() as nursery:
@@ -77,13 +75,15 @@ async def serve_http(
 class _Front:
     """The open connections of one application."""
 
-    def __init__(self, app: HttpServer) -> None:
+    def __init__(self, app: HttpServer, settings: HttpSettings) -> None:
         self._server = app
         self._config = Config()
         self._config.errorlog = logger
         self._config.accesslog = None
         self._config.include_server_header = False
         self._config.keep_alive_timeout = _KEEP_ALIVE
+        self._config.websocket_max_message_size = settings.max_body
+        self._config.websocket_ping_interval = settings.keep_alive
         # hypercorn spells every ASGI event as its own TypedDict; the application takes them as plain dicts.
         self._app = ASGIWrapper(cast("Any", app))
         self._context = WorkerContext(None)
@@ -93,7 +93,7 @@ class _Front:
         """Serve one connection to its end; its faults are its own."""
         self._streams.add(stream)
         try:
-            await _Connection(self._app, self._config, self._context, ConnectionState({}), cast("Any", stream)).run()
+            await Connection(self._app, self._config, self._context, ConnectionState({}), cast("Any", stream)).run()
         except Exception:
             logger.exception("a connection failed")
         finally:
@@ -116,33 +116,6 @@ class _Front:
             for stream in self._streams:
                 with contextlib.suppress(OSError):
                     stream.socket.shutdown(socket.SHUT_RDWR)
-
-
-class _Http1(H11Protocol):
-    """One that stays HTTP/1.1: hypercorn would go over to HTTP/2 for any client that asks, by preface or `Upgrade`."""
-
-    async def _check_protocol(self, event: h11.Request) -> None:
-        """Let the request be one like any other."""
-
-
-class _Connection(TCPServer):
-    """One that ends when its client has closed it, not only once it was idle for too long as well."""
-
-    async def _read_data(self) -> None:
-        made = self.protocol
-        made.protocol = _Http1(
-            made.app,
-            made.config,
-            made.context,
-            made.task_group,
-            made.state,
-            made.ssl,
-            made.client,
-            made.server,
-            made.send,
-        )
-        await super()._read_data()
-        await self.idle_task.stop()
 
 
 class _Listener(trio.abc.Listener[trio.SocketStream]):

@@ -22,9 +22,10 @@ from delta_actors.mcp.http_modern import ModernEra
 from delta_actors.mcp.http_reply import AsgiSend, send_empty
 from delta_actors.mcp.http_room import Room
 from delta_actors.mcp.http_settings import HttpSettings
+from delta_actors.mcp.http_websocket import WebSockets
 from delta_actors.mcp.subscribers import Subscribers
 from delta_protocol import jsonrpc
-from delta_protocol.jsonrpc import INVALID_REQUEST, Malformed, Message
+from delta_protocol.jsonrpc import Malformed, Message
 from delta_protocol.mcp import cors, http_ladder
 from delta_protocol.mcp.http_ladder import HttpRefusal
 
@@ -53,6 +54,7 @@ class HttpServer:
         rooms = {"requests": self._requests, "streams": self._streams}
         self._modern = ModernEra(executor, subscribers, settings, self._admission, **rooms)
         self._legacy = LegacyEra(executor, subscribers, settings, self._admission, **rooms)
+        self._websockets = WebSockets(executor, subscribers, settings, self._admission, streams=self._streams)
         self._serving = 0
         self._quiet = trio.Event()
 
@@ -74,7 +76,8 @@ class HttpServer:
             async with self._counted():
                 await self._serve(Exchange(scope, receive, send, trio.current_time()))
         else:
-            await send({"type": "websocket.close", "code": 1002})
+            async with self._counted():
+                await self._websockets.serve(scope, receive, send)
 
     @asynccontextmanager
     async def _counted(self) -> AsyncGenerator[None, None]:
@@ -101,9 +104,7 @@ class HttpServer:
             await send_metadata(exchange, document)
             return
         admission.check_source(exchange)
-        if exchange.path != settings.path:
-            reason = f"nothing is served at {exchange.path}; the endpoint is {settings.path}"
-            raise HttpRefusal(404, INVALID_REQUEST, reason)
+        admission.check_path(exchange)
         if exchange.method == "OPTIONS":
             await send_empty(exchange.send, 204, cors.preflight_headers(exchange.headers))
             return

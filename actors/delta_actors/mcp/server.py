@@ -18,8 +18,9 @@ from delta_actors.mcp.execute import Executor
 from delta_actors.mcp.function_prompts import FunctionPrompt, FunctionPrompts, prompt_arguments
 from delta_actors.mcp.function_resources import FunctionResource, FunctionResources, FunctionTemplate
 from delta_actors.mcp.functions import FunctionTools, ToolOptions, function_tool
-from delta_actors.mcp.line_session import LineLimits, LineSession
+from delta_actors.mcp.line_wire import LineWire
 from delta_actors.mcp.log_messages import LogMessages
+from delta_actors.mcp.message_session import LineLimits, MessageSession
 from delta_actors.mcp.meta_tools import NAMES as META_NAMES
 from delta_actors.mcp.meta_tools import MetaTools
 from delta_actors.mcp.methods import BOTH, Feature, Methods
@@ -349,14 +350,14 @@ class DeltaServer:
             if not isinstance(receive, SendStream):
                 raise TypeError("a stream that only receives needs a second one to send on")
             send = receive
-        session = LineSession(
+        limits = self.settings.lines
+        session = MessageSession(
             self.executor,
             self.subscribers,
-            receive,
-            send,
+            LineWire(receive, send, limits.max_line),
             principal=principal,
             conversation=conversation or f"s_{secrets.token_hex(8)}",
-            limits=self.settings.lines,
+            limits=limits,
         )
         try:
             async with self.serving():

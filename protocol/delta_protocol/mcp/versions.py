@@ -27,6 +27,9 @@ META_LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 META_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 META_PROGRESS_TOKEN = "progressToken"  # noqa: S105 - the protocol's name for it
 
+SUBPROTOCOL = "mcp"
+"""Of WebSockets."""
+
 HEADER_VERSION = "mcp-protocol-version"
 HEADER_METHOD = "mcp-method"
 HEADER_NAME = "mcp-name"

@@ -1,4 +1,4 @@
-"""Serves one client over newline-delimited JSON (spec 1.6, 3.6): stdio, a relay's socket, any trio stream.
+"""Serves one client over a connection that carries messages both ways (spec 1.6, 3.6): lines, or a WebSocket.
 
 Each message decides its era for itself; a legacy session is kept once `initialize` was seen, so a client may probe with
 `server/discover` and fall back (spec 2.2). Requests run concurrently, each in its own cancel scope.
@@ -7,18 +7,18 @@ Each message decides its era for itself; a legacy session is kept once `initiali
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import trio
-from trio.abc import ReceiveStream, SendStream
 
 from delta_actors.mcp.execute import Executor, Running, error_answer
 from delta_actors.mcp.questions import Questions
 from delta_actors.mcp.resources import Watcher
 from delta_actors.mcp.session_state import SessionState
-from delta_actors.mcp.stdio import PipeStream
-from delta_actors.mcp.subscribers import Subscribers, Wanted, is_listen, listen
+from delta_actors.mcp.subscribers import Subscribers, Wanted, is_listen, listen, listen_result
 from delta_protocol import jsonrpc
 from delta_protocol.codecs import compact
 from delta_protocol.errors import Invalid
@@ -26,7 +26,7 @@ from delta_protocol.jsonrpc import INVALID_REQUEST, Id, Malformed, Notification,
 from delta_protocol.mcp import delta_mcp, errors, incoming, outgoing
 from delta_protocol.mcp.errors import RpcError
 from delta_protocol.mcp.incoming import IncomingCall, LegacySession
-from delta_protocol.mcp.lines import MAX_LINE, LineSplitter, LineTooLong
+from delta_protocol.mcp.lines import MAX_LINE, LineTooLong
 from delta_protocol.mcp.versions import LATEST_LEGACY
 from delta_protocol.wire.message import Principal
 
@@ -43,28 +43,58 @@ class LineLimits:
     drain: float = 2.0
 
 
-class LineSession:
-    """One connection. `run` returns when the client closed its side, or the stream broke."""
+class MessageWire(Protocol):
+    """The server's end of a connection that carries whole messages."""
+
+    @property
+    def max_message(self) -> int:
+        """The longest message taken, in bytes."""
+        ...
+
+    @property
+    def hears_after_end(self) -> bool:
+        """Whether a client that ended its side may still hear answers."""
+        ...
+
+    async def receive(self) -> list[bytes | LineTooLong] | None:
+        """Return the next messages, possibly none; None after the end."""
+        ...
+
+    async def send(self, messages: Sequence[bytes]) -> None:
+        """Send messages; one task at a time. Raises `trio.BrokenResourceError`, `trio.ClosedResourceError`."""
+        ...
+
+    def send_now(self, message: bytes) -> bytes | None:
+        """Send without waiting and return what is left of the message; None where nothing was tried."""
+        ...
+
+
+class MessageSession:
+    """One connection. `run` returns when the client closed its side, or the connection broke.
+
+    `check` raises `RpcError` for a call that this client may not make.
+    """
 
     def __init__(
         self,
         executor: Executor,
         subscribers: Subscribers,
-        receive: ReceiveStream,
-        send: SendStream,
+        wire: MessageWire,
         *,
         principal: Principal,
         conversation: str,
         limits: LineLimits,
+        check: Callable[[IncomingCall], None] = lambda _call: None,
     ) -> None:
         self._executor = executor
         self._subscribers = subscribers
-        self._receive = receive
-        self._send = send
+        self._wire = wire
         self._principal = principal
         self._conversation = conversation
         self._limits = limits
-        self._splitter = LineSplitter(limits.max_line)
+        self._check = check
+        self._reading = trio.CancelScope()
+        self._dismissed = False
         self._legacy: LegacySession | None = None
         self._initialized = False
         self._compact = False
@@ -80,13 +110,23 @@ class LineSession:
         async with trio.open_nursery() as service:
             service.start_soon(self._write, service.cancel_scope)
             async with trio.open_nursery() as requests:
-                await self._read(service, requests)
-                requests.cancel_scope.deadline = trio.current_time() + self._limits.drain
+                with self._reading:
+                    await self._read(service, requests)
+                heard = self._dismissed or self._wire.hears_after_end
+                requests.cancel_scope.deadline = trio.current_time() + (self._limits.drain if heard else 0.0)
                 self._questions.close()
                 for running in self._listening:
-                    running.withdraw()
+                    if self._dismissed:
+                        running.scope.cancel()
+                    else:
+                        running.withdraw()
             self._outbox.close()
             service.cancel_scope.deadline = trio.current_time() + self._limits.drain
+
+    def dismiss(self) -> None:
+        """Read no further: what is in progress gets `drain` seconds to finish, subscriptions their closing result."""
+        self._dismissed = True
+        self._reading.cancel()
 
     async def notify(self, text: bytes) -> None:
         """Queue one line; waits while the client reads too slowly. After the end it does nothing."""
@@ -101,16 +141,15 @@ class LineSession:
 
     async def _answer(self, text: bytes) -> None:
         """Send a response: at once where nothing else is under way, else in its turn with the others of that moment."""
-        send = self._send
-        if self._unsent or self._running or not isinstance(send, PipeStream):
+        if self._unsent or self._running:
             await self.notify(text)
             return
-        line = self._line(text) + b"\n"
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            sent = send.send_now(line)
-            if sent < len(line):
+            message = self._line(text)
+            rest = self._wire.send_now(message)
+            if rest is None or rest:
                 self._unsent += 1
-                self._outbox.send_nowait(line[sent:-1])
+                self._outbox.send_nowait(rest or message)
 
     def _line(self, text: bytes) -> bytes:
         """Return a message as it is written now; what is queued keeps the form of its moment."""
@@ -121,7 +160,7 @@ class LineSession:
             async with self._outgoing:
                 async for line in self._outgoing:
                     lines = self._with_following(line)
-                    await self._send.send_all(b"\n".join(lines) + b"\n")
+                    await self._wire.send(lines)
                     self._unsent -= len(lines)
         session.cancel()
 
@@ -136,16 +175,13 @@ class LineSession:
         return lines
 
     async def _read(self, service: trio.Nursery, requests: trio.Nursery) -> None:
-        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            async for chunk in self._receive:
-                for line in self._splitter.feed(chunk):
-                    await self._take(line, service, requests)
-        for line in self._splitter.finish():
-            await self._take(line, service, requests)
+        while (messages := await self._wire.receive()) is not None:
+            for message in messages:
+                await self._take(message, service, requests)
 
     async def _take(self, line: bytes | LineTooLong, service: trio.Nursery, requests: trio.Nursery) -> None:
         if isinstance(line, LineTooLong):
-            reason = f"the message is longer than {self._limits.max_line} bytes"
+            reason = f"the message is longer than {self._wire.max_message} bytes"
             await self.notify(jsonrpc.encode_error(None, INVALID_REQUEST, reason))
             return
         if self._compact:
@@ -210,6 +246,7 @@ class LineSession:
             raise RpcError(INVALID_REQUEST, f"a request with the id {call.id!r} is still in progress")
         if len(self._running) >= self._limits.max_in_flight:
             raise RpcError(errors.OVERLOADED, f"busy: {self._limits.max_in_flight} requests in progress")
+        self._check(call)
         return call
 
     async def _serve(self, call: IncomingCall, running: Running) -> None:
@@ -238,7 +275,10 @@ class LineSession:
             return error_answer(call, error).text
         finally:
             self._listening.discard(running)
-        return None
+        if not self._dismissed:
+            return None
+        result = outgoing.shape(self._executor.identity, call.era, call.method, listen_result(call))
+        return jsonrpc.encode_result(call.id, result)
 
     def _notification(self, notification: Notification, service: trio.Nursery) -> None:
         if notification.method == "notifications/cancelled":

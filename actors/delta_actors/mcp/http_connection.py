@@ -1,0 +1,133 @@
+"""One connection in hypercorn's hands, with what of it cannot stay as it is.
+
+HTTP/1.1 alone is spoken, connections end when their clients closed them, and WebSockets are bounded in what they may
+hold. See spec actors 1.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import h11
+import trio
+from hypercorn.protocol.events import Event, Request, StreamClosed
+from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
+from hypercorn.protocol.ws_stream import WSStream
+from hypercorn.trio.tcp_server import TCPServer
+from wsproto.events import CloseConnection
+
+if TYPE_CHECKING:
+    from hypercorn.typing import WebsocketAcceptEvent
+
+_LINGER = 2.0
+"""Seconds for a client to close a WebSocket on which it sent too long a message."""
+
+
+class _WebSocket(WSStream):
+    """One whose pings end with it, without compression, and that keeps nothing of a message that is too long.
+
+    hypercorn's pings hold the connection until the next one is due. Compressed, 64 KiB may become 64 MiB before anybody
+    counts. And after a message over the limit hypercorn goes on to collect what follows.
+    """
+
+    def __init__(self, *arguments: Any) -> None:  # noqa: ANN401 - hypercorn's own
+        super().__init__(*arguments)
+        self._pinging = trio.CancelScope()
+        self._overflown = False
+
+    async def handle(self, event: Event) -> None:
+        """Take an event of the connection."""
+        await super().handle(event)
+        if self.closed:
+            self._pinging.cancel()
+
+    async def _accept(self, message: WebsocketAcceptEvent) -> None:
+        self.handshake.extensions = None
+        await super()._accept(message)
+
+    async def _send_pings(self) -> None:
+        with self._pinging:
+            await super()._send_pings()
+
+    async def _handle_events(self) -> None:
+        if not self._overflown:
+            await super()._handle_events()
+            if self.buffer.length > self.buffer.max_length:
+                self.buffer.clear()
+                self._overflown = True
+                # hypercorn leaves what it spawns half untyped.
+                cast("Any", self.task_group).spawn(self._end_late)
+        elif any(isinstance(event, CloseConnection) for event in self.connection.events()):
+            await self.send(StreamClosed(stream_id=self.stream_id))
+
+    async def _end_late(self) -> None:
+        with self._pinging:
+            await trio.sleep(_LINGER)
+        if not self.closed:
+            await self.send(StreamClosed(stream_id=self.stream_id))
+
+
+class _Http1(H11Protocol):
+    """One that stays HTTP/1.1: hypercorn would go over to HTTP/2 for any client that asks, by preface or `Upgrade`."""
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        """Let the request be one like any other."""
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        if not _wants_websocket(request):
+            await super()._create_stream(request)
+            return
+        self.stream = _WebSocket(
+            self.app,
+            self.config,
+            self.context,
+            self.task_group,
+            self.ssl,
+            self.client,
+            self.server,
+            self.stream_send,
+            STREAM_ID,
+        )
+        self.connection = H11WSConnection(cast("h11.Connection", self.connection))
+        await self.stream.handle(
+            Request(
+                stream_id=STREAM_ID,
+                headers=list(request.headers),
+                http_version=request.http_version.decode(),
+                method="GET",
+                raw_path=request.target,
+                state=self.connection_state,
+            )
+        )
+
+
+class Connection(TCPServer):
+    """One that ends when its client has closed it, not only once it was idle for too long as well."""
+
+    async def _read_data(self) -> None:
+        made = self.protocol
+        made.protocol = _Http1(
+            made.app,
+            made.config,
+            made.context,
+            made.task_group,
+            made.state,
+            made.ssl,
+            made.client,
+            made.server,
+            made.send,
+        )
+        await super()._read_data()
+        await self.idle_task.stop()
+
+
+def _wants_websocket(request: h11.Request) -> bool:
+    if request.method != b"GET":
+        return False
+    upgrade, tokens = b"", b""
+    for name, value in request.headers:
+        if name == b"upgrade":
+            upgrade = value.strip().lower()
+        elif name == b"connection":
+            tokens = value.lower()
+    return upgrade == b"websocket" and b"upgrade" in [token.strip() for token in tokens.split(b",")]
