@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 import msgspec
 import trio
@@ -16,13 +16,13 @@ from delta_actors.mcp import DeltaClient, McpError, NoReply, NotSent, OnQuestion
 from delta_actors.registry import calls
 from delta_actors.registry.following import Following
 from delta_actors.registry.forwarding import forward, meta_of
+from delta_actors.registry.listener import Listener
 from delta_actors.registry.listening import Listening
 from delta_actors.registry.opening import Era, open_client
 from delta_actors.registry.secrets import ConnectorSecrets
 from delta_actors.registry.session import Session
 from delta_actors.runtime.actor import Call
 from delta_protocol.catalogue.model import Connector, ConnectorState
-from delta_protocol.catalogue.offers import List
 from delta_protocol.config import ConnectorConfig
 from delta_protocol.errors import ConnectorFailed, Overloaded
 from delta_protocol.wire.message import Json
@@ -41,38 +41,6 @@ MARGIN = 0.1
 
 _OnOpen = Callable[[DeltaClient, Session], Awaitable[None]]
 _OnState = Callable[[ConnectorState, str], None]
-
-
-class Listener(Protocol):
-    """Who hears what a connector lists and how it is."""
-
-    def era(self, name: str) -> str:
-        """The era it was last seen in, empty if unknown."""
-        ...
-
-    def opened(self, name: str, client: DeltaClient) -> None:
-        """A session is open."""
-        ...
-
-    def forget_era(self, name: str) -> None:
-        """A session could not be opened in the remembered era."""
-        ...
-
-    def listed(self, name: str, listing: Sequence[Json]) -> None:
-        """The connector's tools."""
-        ...
-
-    def offered(self, name: str, kind: List, listing: Sequence[Json]) -> None:
-        """Another of the connector's lists."""
-        ...
-
-    def updated(self, name: str, principal: str, conversation: str, uri: str) -> None:
-        """A resource changed, as a session of this principal and conversation heard (empty: of everybody)."""
-        ...
-
-    def health(self, name: str, state: ConnectorState, detail: str) -> None:
-        """The state of the connector's first session."""
-        ...
 
 
 class Upstream:

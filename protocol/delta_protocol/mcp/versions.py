@@ -16,8 +16,6 @@ CLIENT_LEGACY_VERSIONS = (*LEGACY_VERSIONS, "2024-11-05")
 
 LATEST_MODERN = MODERN_VERSIONS[0]
 LATEST_LEGACY = LEGACY_VERSIONS[0]
-ASSUMED_LEGACY = "2025-03-26"
-"""What a missing version header means (spec 3.7)."""
 
 META_VERSION = "io.modelcontextprotocol/protocolVersion"
 META_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -60,13 +58,6 @@ NAMED_BY = {
 """The member of `params` that `Mcp-Name` mirrors, by method (spec 1.4)."""
 QUESTIONS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 """What a server may ask of a client."""
-
-
-def era_of(version: str) -> Era | None:
-    """Return the era of a known version, None for an unknown one."""
-    if version in MODERN_VERSIONS:
-        return "modern"
-    return "legacy" if version in LEGACY_VERSIONS else None
 
 
 def negotiate_legacy(requested: str) -> str:
