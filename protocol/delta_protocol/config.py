@@ -168,6 +168,10 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     proxies: Count = 0
     """Trusted proxies before the stack, which write `proxy_header`."""
     proxy_header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for"
+    formats: tuple[Literal["compact-json", "cbor"], ...] = ()
+    """Forms of messages beside JSON; `gzip` compresses long answers for who asks, `takes_gzip` unpacks requests."""
+    gzip: bool = True
+    takes_gzip: bool = False
     session_idle: Seconds = 3600.0
 
 

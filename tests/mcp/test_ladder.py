@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import INVALID_PARAMS, Request
-from delta_protocol.mcp import http_ladder
+from delta_protocol.mcp import http_coding, http_ladder
 from delta_protocol.mcp.errors import HEADER_MISMATCH, UNSUPPORTED_VERSION, RpcError
 from delta_protocol.mcp.http_ladder import Headers, HttpRefusal
 
@@ -78,8 +78,8 @@ def test_any_headers_are_judged_without_a_fault(pairs: list[tuple[bytes, bytes]]
             given_headers = Headers([*pairs, (name, value)])
             for check in (
                 lambda: http_ladder.check_source(given_headers, [], []),  # noqa: B023
-                lambda: http_ladder.read_accept(given_headers),  # noqa: B023
-                lambda: http_ladder.check_content(given_headers, 100),  # noqa: B023
+                lambda: http_coding.read_accept(given_headers),  # noqa: B023
+                lambda: http_coding.check_content(given_headers, 100),  # noqa: B023
                 lambda: http_ladder.accept_modern(call(), given_headers),  # noqa: B023
             ):
                 refusal = refusal_of(check)
@@ -164,7 +164,7 @@ def test_any_header_value_is_decoded_or_refused(text: str) -> None:
     ],
 )
 def test_accept_decides_the_forms_of_an_answer(accept: str, json_allowed: bool, sse_allowed: bool) -> None:
-    accepts = http_ladder.read_accept(headers({"Accept": accept}))
+    accepts = http_coding.read_accept(headers({"Accept": accept}))
     assert (accepts.json, accepts.sse) == (json_allowed, sse_allowed)
 
 
@@ -183,5 +183,5 @@ def test_accept_decides_the_forms_of_an_answer(accept: str, json_allowed: bool, 
 )
 def test_content_is_refused_before_it_is_read(values: dict[str, str], status: int) -> None:
     with pytest.raises(HttpRefusal) as caught:
-        http_ladder.check_content(headers(values), 100)
+        http_coding.check_content(headers(values), 100)
     assert caught.value.status == status

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import trio
 
 from delta_actors.mcp.http_reply import AsgiSend, Reply, send_whole
+from delta_actors.mcp.http_settings import HttpSettings
+from delta_protocol.codecs.negotiate import Format
+from delta_protocol.mcp import http_coding
+from delta_protocol.mcp.http_coding import Accepts
 from delta_protocol.mcp.http_ladder import Headers, HttpRefusal, body_too_large
 from delta_protocol.wire.message import Principal
 
@@ -48,6 +53,11 @@ class Exchange:
         if self.common and message["type"] == "http.response.start":
             message["headers"] = [*message["headers"], *self.common]
         await self._send(message)
+
+    def accepts(self, settings: HttpSettings, asked_in: Format = Format.JSON) -> Accepts:
+        """Return what the client takes of what the endpoint offers. Raises `HttpRefusal` (406)."""
+        accepts = http_coding.read_accept(self.headers, settings.formats, asked_in)
+        return accepts if settings.gzip else msgspec.structs.replace(accepts, gzip=False)
 
     async def read_body(self, max_body: int) -> bytes:
         """Return the whole body. Raises `HttpRefusal` (413) as soon as it passes the limit, `ClientLeft`."""

@@ -12,7 +12,7 @@ import trio
 from delta_actors.mcp.execute import Executor
 from delta_actors.mcp.http_admission import Admission
 from delta_actors.mcp.http_exchange import Exchange
-from delta_actors.mcp.http_reply import Reply, send_whole
+from delta_actors.mcp.http_reply import Reply, send_answer, send_whole
 from delta_actors.mcp.http_room import Room
 from delta_actors.mcp.http_sessions import HttpSession, Sessions
 from delta_actors.mcp.http_settings import HttpSettings
@@ -21,8 +21,9 @@ from delta_actors.mcp.resources import Watcher
 from delta_actors.mcp.subscribers import Subscribers, Wanted
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import INVALID_REQUEST, Message, Notification, Request, Response
-from delta_protocol.mcp import http_ladder, incoming, outgoing, versions
+from delta_protocol.mcp import incoming, outgoing, versions
 from delta_protocol.mcp.errors import RpcError
+from delta_protocol.mcp.http_coding import Accepts
 from delta_protocol.mcp.http_ladder import HttpRefusal
 from delta_protocol.mcp.incoming import IncomingCall
 
@@ -53,10 +54,10 @@ class LegacyEra:
         """How many sessions are known."""
         return len(self._sessions)
 
-    async def serve(self, exchange: Exchange, message: Message, accepts: http_ladder.Accepts) -> None:
+    async def serve(self, exchange: Exchange, message: Message, accepts: Accepts) -> None:
         """Answer one posted message."""
         if isinstance(message, Request) and message.method == "initialize":
-            await self._initialize(exchange, message)
+            await self._initialize(exchange, message, accepts)
             return
         session = self._session(exchange, message.id if isinstance(message, Request) else None)
         match message:
@@ -77,7 +78,7 @@ class LegacyEra:
         if exchange.headers.get(versions.HEADER_SESSION) is None:
             raise not_allowed("GET")
         session = self._session(exchange)
-        accepts = http_ladder.read_accept(exchange.headers)
+        accepts = exchange.accepts(self._settings)
         if not accepts.sse:
             raise HttpRefusal(406, INVALID_REQUEST, "Accept must allow text/event-stream")
         last_seen = exchange.headers.get(versions.HEADER_LAST_EVENT)
@@ -94,7 +95,7 @@ class LegacyEra:
         self._sessions.end(self._session(exchange))
         await send_whole(exchange.send, 200)
 
-    async def _initialize(self, exchange: Exchange, request: Request) -> None:
+    async def _initialize(self, exchange: Exchange, request: Request, accepts: Accepts) -> None:
         try:
             settled = incoming.read_initialize(request)
         except RpcError as error:
@@ -103,7 +104,7 @@ class LegacyEra:
             self._executor.identity, settled.version, self._executor.methods.capabilities("legacy")
         )
         header = (versions.HEADER_SESSION.encode(), self._sessions.open(settled, exchange.principal).encode())
-        await send_whole(exchange.send, 200, jsonrpc.encode_result(request.id, result), [header])
+        await send_answer(exchange.send, 200, jsonrpc.encode_result(request.id, result), accepts, [header])
 
     def _session(self, exchange: Exchange, identity: jsonrpc.Id | None = None) -> HttpSession:
         sealed = exchange.headers.get(versions.HEADER_SESSION)
@@ -115,9 +116,7 @@ class LegacyEra:
             raise HttpRefusal(404, INVALID_REQUEST, "no such session; send initialize again", id=identity)
         return session
 
-    async def _request(
-        self, exchange: Exchange, request: Request, session: HttpSession, accepts: http_ladder.Accepts
-    ) -> None:
+    async def _request(self, exchange: Exchange, request: Request, session: HttpSession, accepts: Accepts) -> None:
         try:
             call = incoming.read_legacy(request, session.settled)
             if call.id in session.scopes:
@@ -158,9 +157,7 @@ class LegacyEra:
         )
         await reply.finish(answer)
 
-    async def _resume(
-        self, exchange: Exchange, session: HttpSession, last_seen: str, accepts: http_ladder.Accepts
-    ) -> None:
+    async def _resume(self, exchange: Exchange, session: HttpSession, last_seen: str, accepts: Accepts) -> None:
         """Give the rest of a request's stream, as it comes."""
         found = self._resumable.find(session.nonce, last_seen)
         if found is None:
@@ -170,7 +167,7 @@ class LegacyEra:
         await exchange.run(reply, partial(_replay, stream, number, reply), cancel_on_leave=True)
         await reply.end()
 
-    async def _stream(self, exchange: Exchange, session: HttpSession, accepts: http_ladder.Accepts) -> None:
+    async def _stream(self, exchange: Exchange, session: HttpSession, accepts: Accepts) -> None:
         """Serve the standalone stream; a newer one of the same session takes its place."""
         if session.stream is not None:
             session.stream.cancel()

@@ -18,6 +18,7 @@ from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import INVALID_REQUEST, Message, Notification, Response
 from delta_protocol.mcp import http_ladder, outgoing
 from delta_protocol.mcp.errors import RpcError
+from delta_protocol.mcp.http_coding import Accepts
 from delta_protocol.mcp.http_ladder import HttpRefusal
 from delta_protocol.mcp.incoming import IncomingCall
 
@@ -43,7 +44,7 @@ class ModernEra:
         self._streams = streams
         self._conversations = Conversations()
 
-    async def serve(self, exchange: Exchange, message: Message, accepts: http_ladder.Accepts) -> None:
+    async def serve(self, exchange: Exchange, message: Message, accepts: Accepts) -> None:
         """Answer one posted message."""
         if isinstance(message, Notification):
             await send_whole(exchange.send, 202)

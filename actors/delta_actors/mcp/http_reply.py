@@ -11,12 +11,15 @@ from delta_actors.mcp.execute import Answer
 from delta_actors.mcp.http_streams import Stream
 from delta_protocol.jsonrpc import single_line
 from delta_protocol.mcp import sse
-from delta_protocol.mcp.http_ladder import Accepts, status_of
+from delta_protocol.mcp.http_coding import Accepts, encode_body
+from delta_protocol.mcp.http_ladder import status_of
 from delta_protocol.mcp.versions import Era
 
 AsgiSend = Callable[[dict[str, Any]], Awaitable[None]]
 Pairs = Sequence[tuple[bytes, bytes]]
 
+_LONG = 256 << 10
+"""Bytes beyond which compressing takes so long that it is done in a thread."""
 _JSON = (b"content-type", b"application/json")
 _SSE = (
     (b"content-type", b"text/event-stream"),
@@ -32,6 +35,17 @@ async def send_whole(send: AsgiSend, status: int, body: bytes = b"", headers: Pa
         pairs.append(_JSON)
     await send({"type": "http.response.start", "status": status, "headers": pairs})
     await send({"type": "http.response.body", "body": body, "more_body": not last})
+
+
+async def send_answer(send: AsgiSend, status: int, text: bytes, accepts: Accepts, headers: Pairs = ()) -> None:
+    """Send a JSON text as the whole response, in the form that the client takes."""
+    if accepts.gzip and len(text) > _LONG:
+        body, said = await trio.to_thread.run_sync(encode_body, accepts, text)
+    else:
+        body, said = encode_body(accepts, text)
+    pairs = [*headers, *said, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def send_empty(send: AsgiSend, status: int, headers: Pairs = ()) -> None:
@@ -107,7 +121,7 @@ class Reply:
         headers: list[tuple[bytes, bytes]] = []
         if answer.retry_after is not None:
             headers.append((b"retry-after", str(max(1, round(answer.retry_after))).encode()))
-        await send_whole(self._send, status_of(self._era, answer.code), answer.text, headers)
+        await send_answer(self._send, status_of(self._era, answer.code), answer.text, self._accepts, headers)
 
     async def end(self) -> None:
         """End a stream that has no response."""

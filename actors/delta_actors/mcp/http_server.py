@@ -26,7 +26,8 @@ from delta_actors.mcp.http_websocket import WebSockets
 from delta_actors.mcp.subscribers import Subscribers
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import Malformed, Message
-from delta_protocol.mcp import cors, http_ladder
+from delta_protocol.mcp import cors, http_coding, http_ladder
+from delta_protocol.mcp.http_coding import Content
 from delta_protocol.mcp.http_ladder import HttpRefusal
 
 _SMALL_BODY = 16 << 10
@@ -121,15 +122,18 @@ class HttpServer:
                 await self._legacy.delete(exchange)
 
     async def _post(self, exchange: Exchange) -> None:
-        accepts = http_ladder.read_accept(exchange.headers)
-        length = http_ladder.check_content(exchange.headers, self._settings.max_body)
+        settings = self._settings
+        content = http_coding.check_content(
+            exchange.headers, settings.max_body, settings.formats, takes_gzip=settings.takes_gzip
+        )
+        accepts = exchange.accepts(settings, content.format)
         try:
             with trio.fail_at(exchange.started + self._executor.deadline):
-                if length is not None and length <= _SMALL_BODY:
-                    message = await self._read_message(exchange)
+                if content.length is not None and content.length <= _SMALL_BODY:
+                    message = await self._read_message(exchange, content)
                 else:
                     with self._requests.take():
-                        message = await self._read_message(exchange)
+                        message = await self._read_message(exchange, content)
         except trio.TooSlowError:
             raise too_late("the body did not arrive in time") from None
         era = http_ladder.era_of_post(message, exchange.headers)
@@ -138,8 +142,9 @@ class HttpServer:
         else:
             await self._legacy.serve(exchange, message, accepts)
 
-    async def _read_message(self, exchange: Exchange) -> Message:
-        body = await exchange.read_body(self._settings.max_body)
+    async def _read_message(self, exchange: Exchange, content: Content) -> Message:
+        limit = self._settings.max_body
+        body = http_coding.decode_body(content, await exchange.read_body(limit), limit)
         try:
             return jsonrpc.parse(body)
         except Malformed as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from delta_protocol.codecs.negotiate import Format
 from delta_protocol.mcp.forwarded import ProxyHeader
 
 
@@ -15,6 +16,9 @@ class HttpSettings:
     progress at once; more are answered 503. `rate_limit`: requests of one principal, or of one address where nobody is
     asked who they are, in `rate_window`; more are answered 429. So are more failed attempts of one address to get in.
     0 is no limit. `proxies`: how many stand before the server and are trusted to write `proxy_header`.
+
+    `formats`: spoken beside JSON, by `Content-Type` and `Accept`. `gzip`: whether long answers are compressed for
+    clients that ask for it; `takes_gzip`: whether requests may be. Event streams never are.
 
     `patience`: how long a request may stay silent before its response becomes a stream. `graceful`: how long requests
     may finish after shutdown. `stall`: how long a client may stop reading before its connection is cut. `connections`:
@@ -33,6 +37,9 @@ class HttpSettings:
     rate_window: float = 60.0
     proxies: int = 0
     proxy_header: ProxyHeader = "x-forwarded-for"
+    formats: tuple[Format, ...] = ()
+    gzip: bool = True
+    takes_gzip: bool = False
     session_idle: float = 3600.0
     patience: float = 5.0
     keep_alive: float = 15.0

@@ -28,6 +28,7 @@ from delta_actors.runtime.processes import peer_of, start_time
 from delta_actors.transport.key import load_key
 from delta_actors.transport.tokens import access_of
 from delta_protocol.answers.definitions import INSTRUCTIONS
+from delta_protocol.codecs.negotiate import Format
 from delta_protocol.config import StackConfig
 from delta_protocol.errors import DeltaError, Refused
 from delta_protocol.wire.message import Principal, Role
@@ -157,6 +158,9 @@ class TransportActor(Actor):
             rate_window=config.rate_window,
             proxies=config.proxies,
             proxy_header=config.proxy_header,
+            formats=tuple(Format(each) for each in config.formats),
+            gzip=config.gzip,
+            takes_gzip=config.takes_gzip,
             session_idle=config.session_idle,
             graceful=self._grace,
         )

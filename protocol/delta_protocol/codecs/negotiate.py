@@ -71,6 +71,12 @@ def allows(value: str, name: str) -> bool:
     return next((qualities[each] for each in ranges if each in qualities), 0.0) > 0.0
 
 
+def allows_token(value: str, name: str) -> bool:
+    """Whether a list of codings with qualities, such as `Accept-Encoding`, names `name`, or all, above 0."""
+    qualities = {each: _quality(parameters) for each, parameters in _media_ranges(value)}
+    return qualities.get(name, qualities.get("*", 0.0)) > 0.0
+
+
 def _quality(parameters: dict[str, str]) -> float:
     text = parameters.get("q", "1")
     return float(text) if _QUALITY.fullmatch(text) else 0.0

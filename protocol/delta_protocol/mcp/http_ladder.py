@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from delta_protocol.codecs import negotiate
-from delta_protocol.codecs.negotiate import Format
 from delta_protocol.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -119,49 +117,9 @@ def _without_port(host: str) -> str:
     return name if separator and port.isdigit() and (not name.count(":") or name.endswith("]")) else host
 
 
-def check_content(headers: Headers, max_body: int) -> int | None:
-    """Return the announced length, None where it is not announced. Refuses with 415, 413, 400."""
-    if negotiate.of_content_type(headers.get("content-type") or "") is not Format.JSON:
-        raise HttpRefusal(415, INVALID_REQUEST, "Content-Type must be application/json")
-    if headers.get("content-encoding") not in (None, "identity"):
-        raise HttpRefusal(415, INVALID_REQUEST, "Content-Encoding is not supported")
-    length = headers.get("content-length")
-    if length is None:
-        return None
-    if not (length.isascii() and length.isdigit()) or len(length) > 18:
-        raise HttpRefusal(400, INVALID_REQUEST, "Content-Length is no number")
-    if int(length) > max_body:
-        raise body_too_large(max_body)
-    return int(length)
-
-
 def body_too_large(max_body: int) -> HttpRefusal:
     """Return the 413 refusal."""
     return HttpRefusal(413, INVALID_REQUEST, f"the body is longer than {max_body} bytes")
-
-
-class Accepts(msgspec.Struct, frozen=True):
-    """Which response types the client takes."""
-
-    json: bool
-    sse: bool
-
-
-def read_accept(headers: Headers) -> Accepts:
-    """Return what `Accept` allows, by its qualities; a missing header allows everything.
-
-    Refuses with 406 where neither type is allowed.
-    """
-    values = headers.all("accept")
-    if not values:
-        return Accepts(True, True)
-    value = ",".join(values)
-    accepts = Accepts(
-        negotiate.of_accept(value, {Format.JSON}) is not None, negotiate.allows(value, "text/event-stream")
-    )
-    if not (accepts.json or accepts.sse):
-        raise HttpRefusal(406, INVALID_REQUEST, "Accept must allow application/json or text/event-stream")
-    return accepts
 
 
 def era_of_post(message: Message, headers: Headers) -> Era:
