@@ -171,6 +171,44 @@ async def test_a_list_is_kept_as_long_as_the_server_allows_and_no_longer_than_it
         assert asked.count("tools/list") >= 1
 
 
+async def test_a_list_that_changed_while_it_was_read_or_was_heard_of_by_a_subscription_is_not_kept() -> None:
+    server = watched_server(ttl_ms=60_000)
+    async with site(server) as web, open_http(HttpParameters(web.url, era="modern")) as client:
+        request = client.request
+
+        async def overtaken(method: str, *arguments: Any, **options: Any) -> bytes:
+            answer = await request(method, *arguments, **options)
+            client.take_notification("notifications/tools/list_changed", b"{}")
+            return answer
+
+        client.request = overtaken  # type: ignore[method-assign]
+        assert len(await client.list_tools()) == 2
+        client.request = request  # type: ignore[method-assign]
+
+        @server.tool()
+        def late() -> str:
+            return "late"
+
+        assert len(await client.list_tools()) == 3
+        assert len(await client.list_resources()) == 1
+        async with changes(client) as heard:
+            with trio.fail_after(20):
+                while True:
+                    server.changed("resources")
+                    with trio.move_on_after(0.2):
+                        change = await heard.receive()
+                        if change.method == "notifications/resources/list_changed":
+                            break
+
+            @server.resource("memo://new")
+            def new() -> str:
+                return "new"
+
+            with trio.fail_after(20):
+                while len(await client.list_resources()) != 2:
+                    await trio.sleep(0.05)
+
+
 async def test_a_target_that_is_none_is_told() -> None:
     with pytest.raises(ValueError, match="no http URL"):
         async with connect("ftp://example.com"):

@@ -266,8 +266,12 @@ async def test_sent_and_refused_and_unknown_are_told_apart(
         (lambda _: http(401), False),
         (lambda _: http(403), False),
         (lambda _: http(503), False),
+        (lambda _: http(500), False),
+        (lambda _: http(502), False),
+        (lambda m: error(400, -32020, m), False),
+        (lambda m: error(400, -32021, m), False),
     ],
-    ids=NUMBERED[:10],
+    ids=[str(number) for number in range(14)],
 )
 async def test_only_what_proves_a_legacy_server_leads_to_the_handshake(
     discover: Callable[[dict[str, Any]], bytes], opens: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
@@ -117,6 +118,7 @@ class DeltaClient:
         self.on_notification: OnNotification | None = None
         self.features: ClientFeatures | None = None
         self._lists: dict[str, tuple[float, tuple[Json, ...]]] = {}
+        self._generations: dict[str, int] = {}
 
     @property
     def era(self) -> Era:
@@ -187,11 +189,13 @@ class DeltaClient:
         kept = self._lists.get(method)
         if kept is not None and trio.current_time() < kept[0]:
             return list(kept[1])
-        began, items, cursor, seen = trio.current_time(), list[Json](), None, set[str]()
-        fresh = _Fresh()
+        generation = self._generations[method] = self._generations.get(method, 0) + 1
+        items, cursor, seen, until = list[Json](), None, set[str](), math.inf
         for _ in range(_MAX_PAGES):
+            asked = trio.current_time()
             page = await self.request(method, msgspec.json.encode({} if cursor is None else {"cursor": cursor}))
             fresh = _decode(page, _Fresh, method)
+            until = min(until, asked + fresh.ttl_ms / 1000)
             listed = _decode(page, dict[str, Raw], method).get(member)
             if listed is None:
                 raise NoReply(f"{method}: the answer has no {member}")
@@ -204,8 +208,9 @@ class DeltaClient:
             seen.add(cursor)
         else:
             raise NoReply(f"{method}: the server's pages do not end")
-        if self.era == "modern" and fresh.ttl_ms > 0:
-            self._lists[method] = (began + fresh.ttl_ms / 1000, tuple(items))
+        # What the server said to have changed meanwhile may be older than the change.
+        if self.era == "modern" and self._generations[method] == generation and until > trio.current_time():
+            self._lists[method] = (until, tuple(items))
         return items
 
     async def call_tool(
@@ -337,10 +342,15 @@ class DeltaClient:
         with contextlib.suppress(McpError):
             await self.request("subscriptions/listen", handshake.LISTEN_PARAMS)
 
+    def forget_lists(self, notification: str) -> None:
+        """Keep no list any longer that a notification says to have changed."""
+        for method in LISTS_OF.get(notification, ()):
+            self._lists.pop(method, None)
+            self._generations[method] = self._generations.get(method, 0) + 1
+
     def take_notification(self, method: str, params: Json) -> None:
         """A notification arrived that belongs to no call."""
-        for listed in LISTS_OF.get(method, ()):
-            self._lists.pop(listed, None)
+        self.forget_lists(method)
         if self.on_notification is not None:
             self.on_notification(method, params)
         if method == "notifications/tools/list_changed":

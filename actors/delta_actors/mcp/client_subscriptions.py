@@ -43,6 +43,7 @@ async def changes(client: DeltaClient, *uris: str) -> AsyncGenerator[trio.Memory
     send, receive = trio.open_memory_channel[Change](_KEPT)
 
     def take(method: str, params: Json) -> None:
+        client.forget_lists(method)
         change = _change(method, params, uris)
         if change is not None:
             try:

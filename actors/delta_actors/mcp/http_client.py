@@ -24,7 +24,7 @@ from delta_actors.mcp.http_wire import ERROR_BODY, Post, SessionEnded, exchange,
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import METHOD_NOT_FOUND, Json, Notification, Request
 from delta_protocol.mcp import disclosure, handshake, versions
-from delta_protocol.mcp.errors import HEADER_MISMATCH, McpError, NoReply, NotSent, RpcError
+from delta_protocol.mcp.errors import HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, McpError, NoReply, NotSent, RpcError
 from delta_protocol.mcp.handshake import Agreement, ClientIdentity, NotUnderstood
 from delta_protocol.mcp.http_ladder import encode_header_value
 from delta_protocol.mcp.incoming import decode_member, read_object
@@ -33,6 +33,8 @@ from delta_protocol.mcp.types import Implementation
 
 _NO_VERDICT = frozenset({401, 403, 429, 503})
 """Statuses that say nothing about the era (spec 2.3, step 7)."""
+_MODERN = frozenset({HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY})
+"""Errors that only a modern server has (step 4)."""
 _MOST_PAGES = 1000
 _COURTESY = 2.0
 """Seconds for what is said to the server after the caller is done: cancel notices, the end of the session."""
@@ -275,13 +277,18 @@ class HttpClient:
             with trio.move_on_after(self._parameters.probe_timeout):
                 return await self._discover(versions.LATEST_MODERN)
         except RpcError as error:
+            if error.code in _MODERN:
+                raise
             offered = handshake.versions_offered(error)
             if offered is not None:
                 handshake.choose_modern(offered)
         except NotSent as error:
             if error.status is None or error.status in _NO_VERDICT:
                 raise
-        except (NoReply, NotUnderstood):
+        except NoReply as error:
+            if error.status is not None and error.status >= 500:
+                raise
+        except NotUnderstood:
             return None
         finally:
             self.agreement = None

@@ -168,7 +168,9 @@ async def _read_response(
     elif 400 <= response.status_code < 500 or 300 <= response.status_code < 400:
         raise _refused(response, answer, body)
     else:
-        raise NoReply(f"HTTP {response.status_code} without a JSON-RPC response: {_shown(body)}")
+        raise NoReply(
+            f"HTTP {response.status_code} without a JSON-RPC response: {_shown(body)}", status=response.status_code
+        )
 
 
 def _refused(response: httpx.Response, answer: Response | None, body: bytes) -> NotSent:

@@ -68,7 +68,14 @@ class NotSent(McpError):
 
 
 class NoReply(McpError):
-    """Sent, but the connection ended or the peer answered against the protocol: the outcome is unknown."""
+    """Sent, but the connection ended or the peer answered against the protocol: the outcome is unknown.
+
+    `status` is the HTTP status of an answer that was none.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class ClientCannot(McpError):
