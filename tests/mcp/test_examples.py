@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from delta_actors.mcp import DeltaClient, connect
+from delta_actors.mcp import DeltaClient, DeltaServer, connect
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -76,3 +77,14 @@ def test_a_thousand_records_are_read_back_page_by_page() -> None:
     assert "in order: True" in done.stdout
     assert "whose last word is delta" in done.stdout
     assert "a text begins: line 0" in done.stdout
+
+
+GUIDE = EXAMPLES.parent / "framework.md"
+
+
+@pytest.mark.parametrize("code", re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.DOTALL | re.MULTILINE))
+def test_the_guides_servers_can_be_made_as_written(code: str) -> None:
+    names: dict[str, object] = {"__name__": "guide"}
+    # Annotations are looked up in the code's own names, so it inherits no `annotations` future from here.
+    exec(compile(code, str(GUIDE), "exec", dont_inherit=True), names)
+    assert isinstance(names["server"], DeltaServer)
