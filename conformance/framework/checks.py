@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import ModuleType
@@ -73,6 +74,12 @@ def refusal(attempt: Callable[[], object]) -> str:
     raise AssertionError("it was accepted")
 
 
+def _told(error: Exception) -> str:
+    """Return what went wrong; where the exception does not say it, the line that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__}: {str(error) or frames[-1].line}"
+
+
 def run(check: Check, target: Target) -> Outcome:
     """Run one check; whatever it raises is its result."""
     chosen: dict[str, Any] = {} if check.era is None else {"era": check.era}
@@ -81,5 +88,5 @@ def run(check: Check, target: Target) -> Outcome:
     except NotApplicable as reason:
         return Outcome(check, "not applicable", str(reason))
     except Exception as error:  # noqa: BLE001 - a check may meet anything: that is its result
-        return Outcome(check, "failed", f"{type(error).__name__}: {error}"[:_LONGEST])
+        return Outcome(check, "failed", _told(error)[:_LONGEST])
     return Outcome(check, "passed", figure or "")

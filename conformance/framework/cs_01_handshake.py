@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import trio
+
 from conformance.framework.target import Target
 from conformance.framework.wire import DELTA_MCP, result_of
+from delta_actors.mcp import StdioParameters, open_stdio
 
 
 def cs_01_01_the_version_is_the_extensions_own(target: Target) -> None:
@@ -19,9 +22,17 @@ def cs_01_02_the_server_says_who_it_is(target: Target) -> None:
 
 
 def cs_01_03_disclosure_is_advertised_and_happens(target: Target) -> None:
-    """Progressive disclosure is advertised, and the session's list is one of names."""
+    """Progressive disclosure is advertised, the session's list is one of names, and `DeltaClient` reads it as that."""
     assert target.delta_mcp.info["capabilities"]["tools"]["progressiveDisclosure"] is True
-    assert all("inputSchema" not in tool for tool in result_of(target.delta_mcp.ask("tools/list"))["tools"])
+    tools = result_of(target.delta_mcp.ask("tools/list"))["tools"]
+    assert all("inputSchema" not in tool for tool in tools)
+    program, *arguments = target.command
+
+    async def read() -> list[str]:
+        async with open_stdio(StdioParameters(program, tuple(arguments), era="delta-mcp")) as client:
+            return [entry.name for entry in await client.tools.index()]
+
+    assert trio.run(read) == [tool["name"] for tool in tools]
 
 
 def cs_01_04_compact_json_is_advertised_and_hashes_are_not(target: Target) -> None:

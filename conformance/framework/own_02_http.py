@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.framework.target import Target
-from conformance.framework.wire import error_of, message_of, request, result_of
+from conformance.framework.wire import code_of, error_of, message_of, request, result_of
 
 _LIST = request(1, "tools/list", {}, "legacy")
 
@@ -50,7 +50,7 @@ def own_02_04_headers_must_say_what_the_body_says(target: Target) -> None:
         for each in changes:
             response = web.post(message, each)
             assert response.status_code == 400, each
-            assert error_of(message_of(response, 1))["code"] == -32020, each
+            assert code_of(message_of(response, 1)) == -32020, each
 
 
 def own_02_05_content_types_are_looked_at(target: Target) -> None:

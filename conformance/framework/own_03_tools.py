@@ -6,7 +6,7 @@ from typing import Any
 
 from conformance.framework.checks import NotApplicable
 from conformance.framework.target import Target
-from conformance.framework.wire import Era, Peer, error_of, result_of, text_of
+from conformance.framework.wire import Era, Peer, code_of, result_of, text_of
 
 _PREFIX = "io.github.delta-supervisor"
 _EXTENSION = f"{_PREFIX}/progressive-tools"
@@ -50,7 +50,7 @@ def own_03_03_many_are_described_at_once(target: Target, era: Era) -> None:
         digests = {entry["name"]: entry["digest"] for entry in entries}
         again = result_of(peer.ask(f"{_PREFIX}.tools/describe", names=names, digests=digests))
         assert (again["tools"], sorted(again["unchanged"])) == ([], sorted(names))
-        assert error_of(peer.ask(f"{_PREFIX}.tools/describe", names=["no_such_tool"]))["code"] == -32602
+        assert code_of(peer.ask(f"{_PREFIX}.tools/describe", names=["no_such_tool"])) == -32602
 
 
 def own_03_04_tools_are_found_by_words(target: Target, era: Era) -> None:
@@ -90,9 +90,9 @@ def own_03_06_arguments_that_are_no_object_are_an_error(target: Target, era: Era
     with target.fresh(era) as peer:
         if era == "legacy":
             peer.begin()
-        assert error_of(peer.ask("tools/call", name="list_dir", arguments=[1]))["code"] == -32602
+        assert code_of(peer.ask("tools/call", name="list_dir", arguments=[1])) == -32602
         if era == "legacy":
-            assert error_of(peer.ask("tools/call", name=5, arguments={}))["code"] == -32602
+            assert code_of(peer.ask("tools/call", name=5, arguments={})) == -32602
 
 
 def _declared(peer: Peer) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from conformance.framework.checks import NotApplicable
-from conformance.framework.wire import DELTA_MCP, DELTA_MCP_CAPABILITIES, LEGACY, Era, Lines, Peer, Web
+from conformance.framework.wire import DELTA_MCP, DELTA_MCP_CAPABILITIES, LEGACY, MODERN, Era, Lines, Peer, Silent, Web
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = (sys.executable, "-m", "conformance.framework.demo_server")
@@ -28,6 +28,7 @@ class Target:
         self._url = url
         self._open = ExitStack()
         self._shared: dict[str, Any] = {}
+        self._eras: dict[Era, bool] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -66,21 +67,36 @@ class Target:
 
     @contextmanager
     def lines(self, era: Era = "legacy") -> Generator[Lines, None, None]:
-        """Start the command for one check."""
+        """Start the command for one check; not applicable where it does not speak that era."""
+        self._need_era(era)
         with closing(Lines(self.command, era)) as lines:
             yield lines
 
     @contextmanager
     def web(self, era: Era = "legacy", url: str = "") -> Generator[Web, None, None]:
-        """Open a client of the endpoint for one check."""
+        """Open a client of the endpoint for one check; not applicable where it does not speak that era."""
+        self._need_era(era)
         with closing(Web(url or self.url, era)) as web:
             yield web
 
     @contextmanager
     def fresh(self, era: Era = "legacy") -> Generator[Peer, None, None]:
-        """Open a client over lines where there is a command, else over HTTP."""
+        """Open a client over lines where there is a command, else over HTTP; not applicable as `lines`."""
+        self._need_era(era)
         with closing(Lines(self._command, era) if self._command else Web(self.url, era)) as peer:
             yield peer
+
+    def _need_era(self, era: Era) -> None:
+        if not self._speaks(era):
+            raise NotApplicable(f"the server does not speak the {era} era")
+
+    def _speaks(self, era: Era) -> bool:
+        """Whether the server knows an era. One that refuses the handshake and knows no other era is wrong instead."""
+        if era not in self._eras:
+            with closing(Lines(self._command, era) if self._command else Web(self.url, era)) as peer:
+                known = _answers(peer)
+            self._eras[era] = known or (era == "legacy" and not self._speaks("modern"))
+        return self._eras[era]
 
     @contextmanager
     def served(self, *options: str) -> Generator[str, None, None]:
@@ -137,6 +153,15 @@ class Target:
     def kept(self, name: str) -> Any:  # noqa: ANN401 - as `keep`
         """Return what was kept, None where nothing was."""
         return self._shared.get(name)
+
+
+def _answers(peer: Peer) -> bool:
+    try:
+        answer = peer.begin() if peer.era == "legacy" else peer.ask("server/discover")
+    except Silent:
+        return False
+    result = answer.get("result", {})
+    return "protocolVersion" in result if peer.era == "legacy" else MODERN in result.get("supportedVersions", ())
 
 
 @contextmanager

@@ -32,7 +32,7 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
     "io.modelcontextprotocol/clientInfo": INFO,
 }
-PATIENCE = 30.0
+PATIENCE = 20.0
 """Seconds for one answer."""
 
 _PIPE = 4096
@@ -161,6 +161,17 @@ class Lines:
                 return message
             self.heard.append(message)
 
+    @property
+    def answers(self) -> list[Message]:
+        """The responses among what came without being asked for."""
+        return [message for message in self.heard if "method" not in message]
+
+    def reply(self) -> Message:
+        """Return the next response, whatever it answers; what else comes is kept in `heard`."""
+        while "method" in (message := self.receive()):
+            self.heard.append(message)
+        return message
+
     def receive(self, seconds: float = PATIENCE) -> Message:
         """Return the next message, whatever it is."""
         message = json.loads(self.line(seconds))
@@ -263,6 +274,12 @@ def message_of(response: httpx.Response, number: object) -> Message:
 def error_of(answer: Message) -> Message:
     """Return an answer's error, an empty one where it has none."""
     return cast("Message", answer.get("error", {}))
+
+
+def code_of(answer: Message) -> int | None:
+    """Return the code of an answer's error, None where it has none."""
+    code: int | None = error_of(answer).get("code")
+    return code
 
 
 def result_of(answer: Message) -> Message:

@@ -93,6 +93,20 @@ def test_a_server_of_other_hands_passes_or_is_not_asked(capsys: pytest.CaptureFi
     assert "CS-01-01           not applicable (the server does not speak delta-mcp 0.x here)" in lines
 
 
+@pytest.mark.parametrize(("era", "other"), [("legacy", "modern"), ("modern", "legacy")])
+def test_a_server_of_one_era_is_not_asked_about_the_other(
+    era: str, other: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = (
+        "from delta_actors.mcp import DeltaServer, ServerSettings\n"
+        f"DeltaServer('one', '1', settings=ServerSettings(eras=('{era}',))).run()\n"
+    )
+    assert main(["--only", "OWN-01-09", sys.executable, "-c", program]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"OWN-01-09 {era}   passed" in lines
+    assert f"OWN-01-09 {other}   not applicable (the server does not speak the {other} era)" in lines
+
+
 def test_a_server_that_is_wrong_fails(capsys: pytest.CaptureFixture[str]) -> None:
     lie = (
         "import json, sys\n"
