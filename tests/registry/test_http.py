@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 import trio
 
 from delta_actors.mcp import DeltaServer, HttpSettings, serve_http
@@ -49,10 +50,11 @@ async def served(server: DeltaServer) -> AsyncGenerator[str]:
                 shutdown.set()
 
 
-async def test_reads_and_planned_writes_go_over_http(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+async def test_reads_and_planned_writes_go_over_http_and_websockets(tmp_path: Path, scheme: str) -> None:
     async with (
         served(counter()) as url,
-        registry(tmp_path / "state", {"counter": ConnectorConfig(url=url)}) as system,
+        registry(tmp_path / "state", {"counter": ConnectorConfig(url=url.replace("http", scheme))}) as system,
     ):
         catalogue = await catalogue_when(await started(system), listed("counter"))
         written = await from_(system, Role.JOURNAL).ask(planned(catalogue, "counter", "add_one"))

@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from delta_actors.mcp.resource_server import TrustedIssuer as TrustedIssuer
     from delta_actors.mcp.resource_server_introspection import Introspection as Introspection
     from delta_actors.mcp.resource_server_keys import KeyTimes as KeyTimes
+    from delta_actors.mcp.websocket_client import WebSocketParameters as WebSocketParameters
+    from delta_actors.mcp.websocket_client import open_websocket as open_websocket
 
 _LAZY = {
     "HttpParameters": "http_client",
@@ -86,6 +88,7 @@ _LAZY = {
     **dict.fromkeys(("ResourceSettings", "TokenVerifier", "TrustedIssuer"), "resource_server"),
     "Introspection": "resource_server_introspection",
     "KeyTimes": "resource_server_keys",
+    **dict.fromkeys(("WebSocketParameters", "open_websocket"), "websocket_client"),
 }
 
 

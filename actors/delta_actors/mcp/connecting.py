@@ -22,14 +22,25 @@ async def connect(
 ) -> AsyncGenerator[DeltaClient, None]:
     """Open a session; on leaving, nothing of it is left.
 
-    `target` is an http or https URL, or a command's words. `headers` go out with every request to a URL. Raises
-    `NotSent` where it cannot be reached or started, or does not speak the protocol within `start_timeout` seconds;
+    `target` is an http, https, ws or wss URL, or a command's words. `headers` go out with every request to a URL, or
+    with the opening of a WebSocket. Raises `NotSent` where it cannot be reached or started, or does not speak the
+    protocol within `start_timeout` seconds;
     `ValueError` for a target that is neither.
     """
     capabilities = b"{}" if features is None else features.capabilities
     if isinstance(target, str):
+        if target.startswith(("ws://", "wss://")):
+            from delta_actors.mcp.websocket_client import WebSocketParameters, open_websocket
+
+            socket = WebSocketParameters(
+                target, dict(headers or {}), era=era, start_timeout=start_timeout, capabilities=capabilities
+            )
+            async with open_websocket(socket) as client:
+                client.features = features
+                yield client
+            return
         if not target.startswith(("http://", "https://")):
-            raise ValueError(f"{target!r} is no http URL; give a command as a sequence of words")
+            raise ValueError(f"{target!r} is no http or ws URL; give a command as a sequence of words")
         from delta_actors.mcp.http_client import HttpParameters, open_http
 
         parameters = HttpParameters(

@@ -13,8 +13,8 @@ import trio
 from delta_actors.mcp.background import background
 from delta_actors.mcp.client_process import GuardedProcess
 from delta_actors.mcp.line_client import LineClient
+from delta_actors.mcp.settling import initialize, probe
 from delta_protocol.jsonrpc import Json
-from delta_protocol.mcp import delta_mcp, handshake, versions
 from delta_protocol.mcp.errors import McpError, NotSent
 from delta_protocol.mcp.handshake import Agreement, ClientIdentity, NotUnderstood
 from delta_protocol.mcp.lines import MAX_LINE
@@ -75,13 +75,13 @@ async def _connect(
     if parameters.era == "delta-mcp":
         client.may_be_compact = True
     elif parameters.era != "legacy":
-        agreement = await _probe(client, identity, nursery, parameters.probe_timeout)
+        agreement = await probe(client, identity, nursery, parameters.probe_timeout)
         if agreement is not None:
             return client, agreement
         await started.pop().aclose()
         client = await _start(parameters, nursery, started)
     try:
-        return client, await _initialize(client, identity)
+        return client, await initialize(client, identity)
     except (McpError, NotUnderstood) as error:
         raise NotSent(f"initialize failed: {error}{_shown(client.process.stderr_tail)}") from None
 
@@ -93,57 +93,6 @@ async def _start(parameters: StdioParameters, nursery: trio.Nursery, started: li
     nursery.start_soon(client.run)
     await process.wait_started()
     return client
-
-
-async def _probe(client: LineClient, identity: ClientIdentity, nursery: trio.Nursery, limit: float) -> Agreement | None:
-    """Return the agreement, or None where only a fresh process can still do the legacy handshake.
-
-    `server/discover` stays open while `initialize` is tried: a slow starter may answer it late (spec 2.3).
-    """
-    late = _LateAnswer()
-    nursery.start_soon(late.discover, client, identity)
-    with trio.move_on_after(limit):
-        await late.done.wait()
-    if late.agreement is not None:
-        return late.agreement
-    if client.closed.is_set():
-        return None
-    try:
-        return await _initialize(client, identity)
-    except (McpError, NotUnderstood):
-        return late.agreement
-
-
-class _LateAnswer:
-    def __init__(self) -> None:
-        self.done = trio.Event()
-        self.agreement: Agreement | None = None
-
-    async def discover(self, client: LineClient, identity: ClientIdentity) -> None:
-        try:
-            self.agreement = await _discover(client, identity)
-        except (McpError, NotUnderstood):
-            self.agreement = None
-        finally:
-            self.done.set()
-
-
-async def _discover(client: LineClient, identity: ClientIdentity) -> Agreement | None:
-    params = handshake.with_meta(b"{}", identity.modern_meta(versions.LATEST_MODERN))
-    return handshake.read_discover(await client.request("server/discover", params, announce_cancel=False))
-
-
-async def _initialize(client: LineClient, identity: ClientIdentity) -> Agreement:
-    """Do the legacy handshake; the first line after a delta-mcp server's answer is compact already."""
-    params = delta_mcp.initialize_params(identity) if client.may_be_compact else identity.initialize_params()
-    result = await client.request("initialize", params, announce_cancel=False)
-    peer = delta_mcp.read_initialize_result(result) if client.may_be_compact else None
-    if peer is None:
-        agreement = handshake.read_initialize_result(result)
-    else:
-        agreement, client.compact = peer
-    client.notify("notifications/initialized")
-    return agreement
 
 
 def _shown(stderr: str) -> str:

@@ -22,6 +22,9 @@ PASSED_ON = frozenset(
 """What a connector gets of our environment beside `env`; ``LC_*`` and ``XDG_*`` too. Anything else may be a secret."""
 
 
+_WEBSOCKET = ("ws://", "wss://")
+
+
 @asynccontextmanager
 async def open_client(
     name: str,
@@ -38,6 +41,21 @@ async def open_client(
     """
     if config.url is None:
         async with open_stdio(stdio_parameters(config, era, capabilities)) as client:
+            yield client
+        return
+    if config.url.startswith(_WEBSOCKET):
+        # Loads the WebSocket library, which other stacks do without.
+        from delta_actors.mcp import WebSocketParameters, open_websocket
+
+        socket = WebSocketParameters(
+            config.url,
+            config.headers,
+            era,
+            start_timeout=config.start_timeout,
+            max_message=config.max_line,
+            capabilities=capabilities,
+        )
+        async with open_websocket(socket) as client:
             yield client
         return
     # Loads httpx, which a stack without HTTP connectors does without.
@@ -61,8 +79,10 @@ async def open_client(
 
 
 def uses_oauth(config: ConnectorConfig) -> bool:
-    """Tell whether the connector's tokens are got by OAuth: it is an address without credentials of its own."""
-    return config.url is not None and not any(name.lower() == "authorization" for name in config.headers)
+    """Tell whether the connector's tokens are got by OAuth: it is an http address without credentials of its own."""
+    if config.url is None or config.url.startswith(_WEBSOCKET):
+        return False
+    return not any(name.lower() == "authorization" for name in config.headers)
 
 
 def stdio_parameters(config: ConnectorConfig, era: Era, capabilities: Json) -> StdioParameters:
