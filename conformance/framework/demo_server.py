@@ -34,6 +34,7 @@ from delta_actors.mcp import (
     oauth_access,
     serve_http,
 )
+from delta_protocol.codecs.negotiate import Format
 
 NAME = "six-tools"
 FAILURE = "intentional demo failure"
@@ -144,6 +145,7 @@ async def serve(options: argparse.Namespace) -> None:
         origins=tuple(options.origin),
         local_origins=not options.no_local_origins,
         rate_limit=options.rate,
+        formats=(Format.COMPACT, Format.CBOR),
     )
     server = build(ServerSettings(deadline=options.deadline))
     with socket.create_server(("127.0.0.1", options.port)) as listener:
