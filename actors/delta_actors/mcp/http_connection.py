@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import h11
 import trio
+from hypercorn.events import RawData
 from hypercorn.protocol.events import Event, Request, StreamClosed
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
 from hypercorn.protocol.ws_stream import WSStream
@@ -17,7 +18,7 @@ from hypercorn.trio.tcp_server import TCPServer
 from wsproto.events import CloseConnection
 
 if TYPE_CHECKING:
-    from hypercorn.typing import WebsocketAcceptEvent
+    from hypercorn.typing import H11SendableEvent, WebsocketAcceptEvent
 
 _LINGER = 2.0
 """Seconds for a client to close a WebSocket on which it sent too long a message."""
@@ -70,8 +71,29 @@ class _WebSocket(WSStream):
 class _Http1(H11Protocol):
     """One that stays HTTP/1.1: hypercorn would go over to HTTP/2 for any client that asks, by preface or `Upgrade`."""
 
+    _head = b""
+
     async def _check_protocol(self, event: h11.Request) -> None:
         """Let the request be one like any other."""
+
+    async def _send_h11_event(self, event: H11SendableEvent) -> None:
+        """Keep the head for what follows: hypercorn would write head, body and an empty end one by one.
+
+        Each write is a lock, a scope and a turn of the loop. hypercorn makes the head when there is a body to send, or
+        none, so nothing waits for long.
+        """
+        try:
+            data = self._head + self.connection.send(event)
+        except h11.LocalProtocolError:
+            if self.connection.their_state != h11.ERROR:
+                raise
+            return
+        if isinstance(event, h11.Response):
+            self._head = data
+            return
+        self._head = b""
+        if data:
+            await self.send(RawData(data=data))
 
     async def _create_stream(self, request: h11.Request) -> None:
         if not _wants_websocket(request):
