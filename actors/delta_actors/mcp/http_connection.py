@@ -6,6 +6,8 @@ hold. See spec actors 1.1.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import h11
@@ -18,6 +20,7 @@ from hypercorn.trio.tcp_server import TCPServer
 from wsproto.events import CloseConnection
 
 if TYPE_CHECKING:
+    from hypercorn.typing import Event as Flag
     from hypercorn.typing import H11SendableEvent, WebsocketAcceptEvent
 
 _LINGER = 2.0
@@ -123,8 +126,64 @@ class _Http1(H11Protocol):
         )
 
 
+class _IdleTimer:
+    """One task for a connection's life that ends it when idle for too long, or at shutdown.
+
+    In place of hypercorn's, which starts a task after each request and waits for it to have begun. A connection that is
+    busy at shutdown is ended by hypercorn after its response.
+    """
+
+    def __init__(self, terminated: Flag, seconds: float) -> None:
+        self._terminated = terminated
+        self._seconds = seconds
+        self._scope = trio.CancelScope()
+        self._idle = False
+        self._started = False
+        self._over = False
+
+    async def restart(self, task_group: Any, close: Callable[[], Awaitable[None]]) -> None:  # noqa: ANN401 - hypercorn's own
+        """Begin to count; `close` ends the connection."""
+        self._idle = True
+        self._scope.deadline = trio.current_time() + self._seconds
+        if not self._started:
+            self._started = True
+            task_group.spawn(self._run, close)
+
+    async def stop(self) -> None:
+        """Count no longer: a request is in progress."""
+        self._idle = False
+        self._scope.deadline = math.inf
+
+    def end(self) -> None:
+        """End the task: the connection is closed."""
+        self._over = True
+        self._scope.cancel()
+
+    async def _run(self, close: Callable[[], Awaitable[None]]) -> None:
+        while not self._over:
+            with self._scope:
+                await self._terminated.wait()
+            if self._idle and not self._over:
+                await close()
+                return
+            if self._terminated.is_set():
+                return
+            # A request came in the moment in which the time was up.
+            self._scope = trio.CancelScope()
+
+
 class Connection(TCPServer):
     """One that ends when its client has closed it, not only once it was idle for too long as well."""
+
+    def __init__(self, *arguments: Any) -> None:  # noqa: ANN401 - hypercorn's own
+        super().__init__(*arguments)
+        self._timer = _IdleTimer(self.context.terminated, self.config.keep_alive_timeout)
+        # It has the two methods that are called, and is no subclass, since it shares nothing else.
+        self.idle_task = cast("Any", self._timer)
+
+    async def _idle_timeout(self) -> None:
+        with trio.CancelScope(shield=True):
+            await self._initiate_server_close()
 
     async def _read_data(self) -> None:
         made = self.protocol
@@ -140,7 +199,7 @@ class Connection(TCPServer):
             made.send,
         )
         await super()._read_data()
-        await self.idle_task.stop()
+        self._timer.end()
 
 
 def _wants_websocket(request: h11.Request) -> bool:
