@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""A server made with the official Python SDK. usage: sdk_server.py stdio | http PORT"""
+"""A server made with the official Python SDK. usage: sdk_server.py stdio | http PORT | sse PORT"""
 
 from __future__ import annotations
 
@@ -26,5 +26,7 @@ async def count(to: int, ctx: Context) -> str:
 
 if sys.argv[1] == "stdio":
     server.run("stdio")
+elif sys.argv[1] == "sse":
+    server.run("sse", host="127.0.0.1", port=int(sys.argv[2]))
 else:
     server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[2]))

@@ -97,11 +97,37 @@ async def test_our_client_uses_its_server_over_http_in_both_eras() -> None:
             server.kill()
 
 
-async def until_served(port: int) -> None:
+async def test_our_client_falls_back_to_the_event_stream_of_the_oldest_revision() -> None:
+    peers.require()
+    with listening() as free:
+        port = free.getsockname()[1]
+    command = [str(peers.PYTHON), str(HERE / "sdk_server.py"), "sse", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
+        try:
+            await until_served(port, "sse")
+            async with open_http(HttpParameters(f"http://127.0.0.1:{port}/sse")) as client:
+                assert client.era == "legacy"
+                await check(client)
+                with trio.move_on_after(0.3) as slow:
+                    await client.call_tool("count", b'{"to":1000000}', on_progress=_ignored)
+                assert slow.cancelled_caught
+                await check(client)
+            with pytest.raises(NotSent, match="nor is it a server of 2024-11-05: HTTP 404"):
+                async with open_http(HttpParameters(f"http://127.0.0.1:{port}/nothing")):
+                    pass
+        finally:
+            server.kill()
+
+
+async def _ignored(_progress: float, _total: float | None, _message: str) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+async def until_served(port: int, path: str = "mcp") -> None:
     with trio.fail_after(60):
         while True:
             try:
-                async with open_http(HttpParameters(f"http://127.0.0.1:{port}/mcp")):
+                async with open_http(HttpParameters(f"http://127.0.0.1:{port}/{path}")):
                     return
             except NotSent:
                 await trio.sleep(0.2)

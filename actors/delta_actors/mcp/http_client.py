@@ -5,10 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Literal
 
 import httpx
 import msgspec
@@ -20,7 +18,9 @@ from delta_actors.mcp.client import DeltaClient
 from delta_actors.mcp.client_calls import ASKING, OnNotification, OnProgress, OnQuestion, OpenCall
 from delta_actors.mcp.http_listen import listen_for_changes
 from delta_actors.mcp.http_mirrors import ToolMirrors
+from delta_actors.mcp.http_parameters import HttpParameters as HttpParameters
 from delta_actors.mcp.http_wire import ERROR_BODY, Post, SessionEnded, exchange, posted, read_bounded
+from delta_actors.mcp.sse_client import REFUSED, open_sse
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import METHOD_NOT_FOUND, Json, Notification, Request
 from delta_protocol.mcp import disclosure, handshake, versions
@@ -29,7 +29,6 @@ from delta_protocol.mcp.handshake import Agreement, ClientIdentity, NotUnderstoo
 from delta_protocol.mcp.http_ladder import encode_header_value
 from delta_protocol.mcp.incoming import decode_member, read_object
 from delta_protocol.mcp.outgoing import cancelled_notification
-from delta_protocol.mcp.types import Implementation
 
 _NO_VERDICT = frozenset({401, 403, 429, 503})
 """Statuses that say nothing about the era (spec 2.3, step 7)."""
@@ -40,23 +39,6 @@ _COURTESY = 2.0
 """Seconds for what is said to the server after the caller is done: cancel notices, the end of the session."""
 _DEFINING = ("tools/list", disclosure.DESCRIBE)
 """Methods whose results have definitions, and with them what is repeated in headers."""
-
-
-@dataclass(frozen=True, slots=True)
-class HttpParameters:
-    """Where the server is. `headers` go out with every request; seconds and bytes otherwise as in `StdioParameters`."""
-
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    era: Literal["auto", "legacy", "modern"] = "auto"
-    start_timeout: float = 60.0
-    probe_timeout: float = 10.0
-    connect_timeout: float = 10.0
-    max_body: int = 64 << 20
-    capabilities: Json = b"{}"
-    client: Implementation = field(default_factory=lambda: Implementation("delta-supervisor", "0.1.0"))
-    auth: httpx.Auth | None = None
-    """What authorises each request, and says whether a refused one is sent again: `OAuth`, or another of httpx's."""
 
 
 @functools.cache
@@ -363,11 +345,22 @@ async def open_http(parameters: HttpParameters) -> AsyncGenerator[DeltaClient, N
         background() as nursery,
     ):
         wire = HttpClient(parameters, http, nursery)
+        agreement: Agreement | None = None
+        refused: NotSent | None = None
         try:
             with trio.fail_after(parameters.start_timeout):
                 agreement = await _settle(wire, parameters)
         except trio.TooSlowError:
             raise NotSent(f"{parameters.url}: no session within {parameters.start_timeout:g} s") from None
+        except NotSent as error:
+            if parameters.era == "modern" or error.status not in REFUSED:
+                raise
+            refused = error
+        if agreement is None:
+            assert refused is not None
+            async with open_sse(http, parameters, refused) as client:
+                yield client
+            return
         wire.describes = disclosure.offered_describe(agreement.capabilities) > 0
         client = DeltaClient(wire, agreement, ClientIdentity(parameters.client, parameters.capabilities))
         wire.on_notification = client.take_notification
