@@ -274,14 +274,18 @@ OBSERVATIONS = Elements(
 )
 
 
-def wrapped_change(before: list[str], after: list[str]) -> Plan:
+def notes() -> Catalogue:
     tools = (
         tool("get_node", Effect.READ, {"name": STRING}, ("name",)),
         tool("add_facts", Effect.WRITE, {"facts": {"type": "array"}}),
         tool("delete_facts", Effect.WRITE, {"deletions": {"type": "array"}}),
     )
     node = Collection("node", "node", "name", get=Binding("get_node", key="name"), elements=(OBSERVATIONS,))
-    of = Catalogue(7, (Connector("notes", ConnectorState.READY, Mode.SAFE, tools, (node,)),))
+    return Catalogue(7, (Connector("notes", ConnectorState.READY, Mode.SAFE, tools, (node,)),))
+
+
+def wrapped_change(before: list[str], after: list[str]) -> Plan:
+    of = notes()
     was, now = ({"name": "Ada", "observations": facts} for facts in (before, after))
     ada = EntityRef("notes", "node", b'"Ada"')
     change = EntityChange(ada, exact_json.encode(was), pack(now), (), 1, line=1, complete=True)
@@ -307,3 +311,34 @@ def test_adding_what_is_there_already_is_not_undone_by_taking_it_away() -> None:
     plan = wrapped_change(["a"], ["a", "a"])
     assert [call.inverse for call in plan.calls] == [None]
     assert "held it before" in (plan.calls[0].irreversible_because or "")
+
+
+ADDED = write(1, "add_facts", {"facts": [{"entityName": "Ada", "contents": ["b"]}]}, "notes")
+ADA = EntityRef("notes", "node", b'"Ada"')
+
+
+def test_an_element_that_was_added_unread_is_taken_back_only_where_it_was_seen_to_be_absent() -> None:
+    plan = build_plan(Recording((), (ADDED,)), notes())
+    (call,) = plan.calls
+    assert call.inverse is None, "it may have been there already"
+    assert call.before_from is not None, "a look before the call decides"
+    images: list[tuple[Any, bool]] = [
+        ({"name": "Ada", "observations": ["a"]}, True),
+        ({"name": "Ada", "observations": None}, True),
+        (NOTHING, True),
+        ({"name": "Ada", "observations": ["a", "b"]}, False),
+        ({"name": "Ada"}, False),
+        ({"name": "Ada", "observations": "b"}, False),
+    ]
+    for image, kept in images:
+        full = completed(plan, notes(), [(ADA, image)])
+        verify(full, notes())
+        assert (full.calls[0].inverse is not None) is kept, image
+
+
+def test_an_element_that_the_answer_names_is_taken_back_without_a_look() -> None:
+    plan = planned(writes=(write(1, "add_comment", {"id": "T-1", "body": "hm"}),))
+    (call,) = plan.calls
+    assert call.inverse is not None
+    assert call.before_from is None
+    assert call.inverse.arguments.holes[0].parts == reference(1, ("id",)).parts

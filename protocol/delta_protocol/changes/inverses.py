@@ -13,7 +13,7 @@ from delta_protocol.catalogue.model import Binding, Collection, Connector, Effec
 from delta_protocol.changes import binding as bind
 from delta_protocol.changes.binding import Bound
 from delta_protocol.changes.definitions import required_parameters, takes_null
-from delta_protocol.changes.holes import Tree, pack, reference
+from delta_protocol.changes.holes import Tree, fillers, pack, reference
 from delta_protocol.changes.images import NOTHING, UNKNOWN, Images, entity_of, field_of, is_known
 from delta_protocol.changes.model import Inverse, Path, ReadBack, Reversibility
 from delta_protocol.changes.redaction import is_secret, secrets_in
@@ -55,7 +55,7 @@ def way_back(connector: Connector, tool: str, bound: Bound | None, number: int, 
         case "delete":
             return _of_delete(connector, bound, images)
         case "add":
-            return _of_add(bound, number, image)
+            return _of_add(connector, bound, number, images)
         case "remove":
             return _of_remove(bound, image)
         case _:
@@ -196,15 +196,19 @@ def _required(connector: Connector, tool: str) -> frozenset[str]:
     return frozenset() if known is None else required_parameters(known)
 
 
-def _of_add(bound: Bound, number: int, image: Any) -> Way:  # noqa: ANN401 - an image
+def _of_add(connector: Connector, bound: Bound, number: int, images: Images) -> Way:
     elements, add = bound.elements, bound.binding
     assert elements is not None
     remove = elements.remove
     if remove is None or elements.remove_key is None:
         return _never(f"no tool removes what {add.tool} adds")
-    had, array = field_of(image, elements.field) if is_known(image) else (False, None)
-    if elements.key == "" and had and is_array(array) and any(item.get("") in array for item in bound.items):
-        return _never(f"`{elements.field}` held it before: {remove.tool} would take away more than was added")
+    named = [item[elements.key] for item in bound.items if elements.key in item]
+    made_here = any(True for _ in fillers(bound.key))
+    if named and not made_here:
+        # What the answer names was made by the call; what the caller names may have been there already.
+        held = _held(bound, named, images.of(entity_of(connector, bound.collection, bound.key)), remove.tool)
+        if held is not None:
+            return held
     keys: list[Tree] = []
     for index, item in enumerate(bound.items):
         made = (*result_path(add, index), elements.key)
@@ -213,6 +217,25 @@ def _of_add(bound: Bound, number: int, image: Any) -> Way:  # noqa: ANN401 - an 
         return _never(f"{remove.tool} removes one at a time")
     arguments = bind.remove_arguments(elements, remove, bound.key, keys)
     return Way(Reversibility.R0, Inverse(remove.tool, pack(arguments), f"by {remove.tool}"))
+
+
+def _held(bound: Bound, named: list[Tree], image: Any, remove: str) -> Way | None:  # noqa: ANN401 - an image
+    """Return why `remove` might take away an element that was there before; None where all were known to be absent."""
+    elements = bound.elements
+    assert elements is not None
+    if image is NOTHING:
+        return None
+    name = elements.field
+    if image is UNKNOWN:
+        read = None if bound.key is None else _reader(bound.collection, bound.key)
+        return _never(f"whether `{name}` held it before {bound.binding.tool} is not known", read)
+    had, array = field_of(image, name)
+    if not had or not (array is None or is_array(array)):
+        return _never(f"reading {article(bound.collection.noun)} does not show what `{name}` held before")
+    before = [item.get(elements.key) if is_object(item) else item for item in array or ()]
+    if any(key in before for key in named):
+        return _never(f"`{name}` held it before: {remove} would take away more than was added")
+    return None
 
 
 def _of_remove(bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image
