@@ -9,7 +9,7 @@ import pytest
 
 from tests.sandbox.world import FROZEN, open_world
 
-# Program, line and column (0: not known), parts of the message.
+# Program, line, column (0: not looked at), parts of the message.
 MISTAKES: list[tuple[str, int, int, tuple[str, ...]]] = [
     ('const fs = require("fs"); return 1', 1, 12, ("require is not defined", "no modules")),
     ('const r = await fetch("https://x"); return 1', 1, 17, ("no network", "await CONNECTOR.TOOL")),
@@ -50,7 +50,7 @@ MISTAKES: list[tuple[str, int, int, tuple[str, ...]]] = [
     ('if (tickets.ticket.get("T-1")) return 1', 1, 0, ("a promise, which is always true: await it",)),
     ('return JSON.stringify(tickets.ticket.get("T-1"))', 1, 0, ("is a promise",)),
     ('await tickets.update_ticket({id: tickets.ticket.get("T-1")})', 1, 0, ("arguments.id", "missing await")),
-    ('return {a: tickets.ticket.get("T-1")}', 0, 0, ("value.a is a Promise (missing await?)",)),
+    ('return {a: tickets.ticket.get("T-1")}', 1, 0, ("value.a is a Promise (missing await?)",)),
     ("tickets.get_tickt({})", 1, 9, ("nearest: get_ticket", 'delta_read {refs: ["tickets"]}')),
     ("tickets.ticket.find({})", 1, 16, ("it has get, list, search, create, update, delete",)),
     ('await tickets.get_ticket({ticket: "T-1"})', 1, 0, ("missing: id", "unknown: ticket", "get_ticket({id})")),
@@ -168,3 +168,40 @@ async def test_what_cannot_be_returned_is_named(code: str) -> None:
         error = await world.error(code)
         assert "is a function" in error.message
         assert json.dumps(error.message)
+
+
+# Program, line at which what is wrong with its value is told, part of the message.
+UNFIT: list[tuple[str, int, str]] = [
+    ("const a = 1;\nreturn {a: () => a}", 2, "the returned value.a is a function"),
+    ("if (true) {\n  return [new Map()];\n}\nreturn 1", 2, "the returned value [0] is a Map"),
+    ("const f = () => {\n return 1 };\nf();\nreturn f", 4, "the returned value is a function"),
+    ("try {\n  return 1;\n} finally {\n  return 0 / 0;\n}", 4, "NaN"),
+    ("const a = {};\na.a = a;\nreturn a", 3, "circular"),
+    ("const long = 'x'.repeat(2_000_000);\nreturn long", 2, "characters; the limit is"),
+]
+
+
+async def test_what_is_wrong_with_the_returned_value_is_told_with_the_line_that_returned_it() -> None:
+    async with open_world() as world:
+        for code, line, part in UNFIT:
+            error = await world.error(code)
+            assert part in error.message, (code, error)
+            assert error.line == line, (code, error)
+
+
+async def test_what_a_program_returns_is_what_stands_there() -> None:
+    values: list[tuple[str, Any]] = [
+        ("return 1, 2", 2),
+        ("return (1, 3) as number", 3),
+        ("return /* why */ [4]", [4]),
+        ("return", None),
+        ("return await Promise.resolve(5)", 5),
+        ("const f = function* () { yield 6; return 7 }; return [...f()]", [6]),
+        ("class C { m() { return 8 } get n() { return 9 } } const c = new C(); return [c.m(), c.n]", [8, 9]),
+        ("return ((x) => { return x + 1 })(9)", 10),
+    ]
+    async with open_world() as world:
+        for code, value in values:
+            outcome = await world.run(code)
+            assert outcome.error is None, (code, outcome.error)
+            assert json.loads(outcome.returned.json) == value, code

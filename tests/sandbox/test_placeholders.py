@@ -43,6 +43,12 @@ REFUSED: list[tuple[str, int]] = [
     ("return typeof issue.id === 'string'", 15),
     ("return issue.id.toUpperCase()", 17),
     ("return await tickets.get_ticket({id: issue.id})", 22),
+    ("const l = [1, 2]; return l[issue.number]", 26),
+    ("const l = [1, 2]; return l[`${issue.number}`]", 28),
+    ("const l = [1, 2]; l[issue.number] = 3; return l", 19),
+    ("const o = {a: 1}; delete o[issue.id]; return o", 19),
+    ("return {[issue.id]: 1}", 10),
+    ("const {[issue.id]: z} = {a: 1}; return z", 9),
 ]
 
 

@@ -55,6 +55,17 @@ _EQUALITY: Final = frozenset({"===", "!==", "==", "!="})
 _SIGNS: Final = frozenset({"-", "+", "~"})
 _LATER: Final = frozenset({"||=", "&&=", "??="})
 _NUMBERS: Final = frozenset({"number", "unary_expression", "update_expression", "true", "false", "null", "undefined"})
+_FUNCTIONS: Final = frozenset(
+    {
+        "function_expression",
+        "function_declaration",
+        "arrow_function",
+        "method_definition",
+        "generator_function",
+        "generator_function_declaration",
+        "class_static_block",
+    }
+)
 _VALUES: Final = frozenset(
     {
         "identifier",
@@ -73,6 +84,8 @@ _VALUES: Final = frozenset(
 
 PLUS: Final = "_plus"
 """What the guard's name has more where it stands for a sum."""
+RETURN: Final = "_return"
+"""What it has more where it stands for what the program returns."""
 
 
 class SourceError(Exception):
@@ -123,11 +136,12 @@ class _Edits:
 
 
 def prepare(source: str, names: list[str], guard: str) -> Prepared:
-    """Return `source` as an async function of `names`, then `guard` (of conditions) and `guard`_plus (of sums).
+    """Return `source` as an async function of `names`, then of `guard` (of conditions), `guard`_plus (of sums) and
+    `guard`_return (which marks where the program ends).
 
     Raises `SourceError` for TypeScript that cannot be blanked and for a text that ends the function around it.
     """
-    head = f"(async function program({','.join([*names, guard, guard + PLUS])}){{"
+    head = f"(async function program({','.join([*names, guard, guard + PLUS, guard + RETURN])}){{"
     text = f"{head}{source}\n}})"
     data = text.encode("utf-8", "replace")
     tree = _PARSER.parse(data)
@@ -177,10 +191,11 @@ def _refuse_breakout(root: tree_sitter.Node, source: str, head: int) -> None:
 
 
 def _walk(root: tree_sitter.Node, edits: _Edits, head: int) -> None:
-    stack = [root]
+    stack = [(root, 0)]
     while stack:
-        node = stack.pop()
+        node, functions = stack.pop()
         kind = node.type
+        functions += kind in _FUNCTIONS
         if kind in _MEANINGFUL and node.is_named and node.start_byte >= head:
             row, column = node.start_point
             raise SourceError(
@@ -202,18 +217,20 @@ def _walk(root: tree_sitter.Node, edits: _Edits, head: int) -> None:
             continue
         if kind in _KEPT_OPERAND:
             edits.blank(node.children[0].end_byte, node.end_byte)
-            stack.append(node.children[0])
+            stack.append((node.children[0], functions))
             continue
         if kind == "type_assertion":
             edits.blank(node.start_byte, node.children[-1].start_byte)
-            stack.append(node.children[-1])
+            stack.append((node.children[-1], functions))
             continue
         if kind in _MARKED:
             for child in node.children:
                 if child.type in _MARKS:
                     edits.blank(child.start_byte, child.end_byte)
+        if kind == "return_statement" and functions == 1:
+            _mark_return(node, edits)
         _guard(node, edits)
-        stack.extend(reversed(node.children))
+        stack.extend((child, functions) for child in reversed(node.children))
 
 
 def _blank_type(node: tree_sitter.Node, edits: _Edits) -> None:
@@ -247,6 +264,25 @@ def _guard(node: tree_sitter.Node, edits: _Edits) -> None:
         _guard_binary(node, edits)
     elif kind == "augmented_assignment_expression":
         _guard_augmented(node, edits)
+    elif kind == "subscript_expression":
+        # A placeholder itself refuses to be an index; a text that it was put into cannot.
+        index = node.child_by_field_name("index")
+        if index is not None and index.type == "template_string":
+            _wrap(index, edits)
+    elif kind == "computed_property_name":
+        # The engine tells no place for this.
+        _wrap(node.named_children[0] if node.named_child_count else None, edits)
+
+
+def _mark_return(node: tree_sitter.Node, edits: _Edits) -> None:
+    """Let the program say where it returns a value, since what is wrong with the value is found later."""
+    value = next((child for child in node.named_children if child.type != "comment"), None)
+    if value is None or node.has_error:
+        return
+    if value.type == "sequence_expression":
+        edits.insert(value, f"{edits.guard}{RETURN}((", "))")
+    else:
+        edits.insert(value, f"{edits.guard}{RETURN}(")
 
 
 def _guard_unary(node: tree_sitter.Node, edits: _Edits) -> None:

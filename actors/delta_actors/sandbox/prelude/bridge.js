@@ -72,12 +72,21 @@ function failedText(error) {
   return '{"type":"error","kind":"' + error.kind + '","name":' + stringify(name) + ',"message":' + stringify(shown) + ',"line":' + error.at[0]
     + ',"column":' + error.at[1] + ',"limit":' + stringify(error.limit) + ',"console":[' + consoleLines + "]}";
 }
-function finishedText() {
-  const returned = encode(outcome.value, "the returned value", true);
-  if (returned.length > settings.result) {
+function returnedText() {
+  try {
+    const returned = encode(outcome.value, "the returned value", true);
+    if (returned.length <= settings.result) return returned;
     throw crossed("result", "the returned value has " + returned.length + " characters; the limit is " + settings.result
       + "; return less, or a part of it");
+  } catch (error) {
+    if (fatal !== null) {
+      if (!fatal.at[0]) fatal.at = back;
+    } else if (isObject(error) && !weakHas(places, error) && !place(error.stack)[0]) located(error, back);
+    throw error;
   }
+}
+function finishedText() {
+  const returned = returnedText();
   let list = "";
   mapEach(notes, (_, message) => { list += (list === "" ? "" : ",") + stringify(fit(message)); });
   return '{"type":"ok","returned":' + returned + ',"entities":[' + entitiesText() + '],"writes":[' + writesText()
@@ -191,6 +200,7 @@ function start(program, source) {
   announced = hurried = false;
   shifts = settings.shifts;
   arithmetic = settings.arithmetic;
+  back = [0, 0];
   mark = "\uE000" + settings.mark + ":";
   Math.random = generator(settings.seed);
   const values = [];
@@ -200,6 +210,7 @@ function start(program, source) {
   add(values, fresh);
   add(values, check);
   add(values, plus);
+  add(values, returning);
   try {
     promiseThen(reflect.apply(program, undefined, values), (value) => { outcome = { value, error: null }; },
       (error) => { outcome = { value: null, error: fatal ?? failure(error) }; });

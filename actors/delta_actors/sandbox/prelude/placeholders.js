@@ -9,7 +9,7 @@ function notYet(record) {
   const at = here();
   const where = at[0] ? "line " + at[0] + ", column " + at[1] + ": " : "";
   return named("NotYetReal", where + record.label + " gets its value when the plan is applied. Pass it to a later write, put it in a "
-    + "text with `${...}`, or return it; to decide or calculate with it, split the task: apply first, then read it in a second program");
+    + "text with `${...}`, or return it; to decide, look up or calculate with it, split the task: apply first, then read it in a second program");
 }
 function token(record) {
   if (record.token === "") {
@@ -28,7 +28,7 @@ function placeholder(write, path, label) {
     get(_, key) {
       if (key === toPrimitive) return (hint) => {
         const stack = new Native.Error().stack, at = rawPlace(stack);
-        if (hint === "number" || decides(stack) || hint === "default" && arithmetic[at[0] + ":" + at[1]]) throw notYet(record);
+        if (hint === "number" || decides(stack) || hint === "string" && names(stack) || hint === "default" && arithmetic[at[0] + ":" + at[1]]) throw notYet(record);
         return token(record);
       };
       if (key === "toString" || key === "toJSON") return () => token(record);
@@ -46,11 +46,18 @@ function placeholder(write, path, label) {
 }
 // Whether a built-in that does more than join texts asks for a value: parseInt, JSON.parse, startsWith, Date.
 const JOINING = ["String", "join", "concat", "toString", "replace", "replaceAll", "raw"];
+function caller(stack) {
+  const from = indexOf(stack, "\n") + 1, line = indexOf(stack, "\n", from);
+  return substring(stack, from, line < 0 ? stack.length : line);
+}
 function decides(stack) {
-  const end = indexOf(stack, " (native)"), from = indexOf(stack, "\n") + 1;
-  const line = indexOf(stack, "\n", from);
-  if (end < from || line >= 0 && end > line) return false;
-  return arrayIndexOf(JOINING, substring(stack, indexOf(stack, "at ", from) + 3, end)) < 0;
+  const frame = caller(stack), end = indexOf(frame, " (native)");
+  return end >= 0 && arrayIndexOf(JOINING, substring(frame, indexOf(frame, "at ") + 3, end)) < 0;
+}
+// Whether a value is wanted as an index or the name of a field: the engine itself asks then, while texts are joined by
+// built-ins.
+function names(stack) {
+  return indexOf(caller(stack), " (native)") < 0;
 }
 // Sums whose operands are not known to be texts or numbers: text and a placeholder give a text, all else is arithmetic.
 function plus(a, b) {

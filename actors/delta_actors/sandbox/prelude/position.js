@@ -49,3 +49,9 @@ function located(error, at) {
   if (at[0]) weakSet(places, error, at);
   return error;
 }
+// Where the program returned: what is wrong with a returned value is found after it ended.
+let back = [0, 0];
+function returning(value) {
+  back = here();
+  return value;
+}
