@@ -421,3 +421,8 @@ async def test_the_whole_task_of_the_start_page() -> None:
         )
         assert outcome.returned.json == b'"x"'
         assert [name for name, _ in calls(outcome)] == ["update_ticket", "add_comment"]
+
+
+async def test_a_program_that_awaits_very_often_comes_to_its_end() -> None:
+    async with open_world() as world:
+        assert await world.value("let n = 0; for (let i = 0; i < 150000; i++) { await null; n++ } return n") == 150000

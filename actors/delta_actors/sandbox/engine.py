@@ -168,10 +168,11 @@ class GuestEngine:
 
     def run_jobs(self) -> None:
         """Run what is ready; raises `EngineLimit`."""
-        self._guarded(self._call["execute_pending_jobs"])
-        # The guest swallows an interrupt inside a promise job; the flag keeps it.
-        if self._interrupted:
-            raise EngineLimit("cpu", "the program used up its CPU time")
+        # The guest runs a bounded number of jobs at a time and returns how many it ran.
+        while self._guarded(self._call["execute_pending_jobs"]) > 0:
+            # It swallows an interrupt inside a promise job; the flag keeps it.
+            if self._interrupted:
+                raise EngineLimit("cpu", "the program used up its CPU time")
 
     def pump(self) -> bytes:
         """Return what the prelude wants next."""
