@@ -212,7 +212,7 @@ async def test_a_server_that_forgets_every_session_is_not_asked_forever() -> Non
         assert fake.methods.count("tools/call") == 2
 
 
-NUMBERED = [str(number) for number in range(15)]
+NUMBERED = [str(number) for number in range(16)]
 STREAM = {"content_type": "text/event-stream"}
 
 
@@ -222,7 +222,12 @@ STREAM = {"content_type": "text/event-stream"}
         (lambda _: None, NoReply, "broke"),
         (lambda m: result(m, {}, connection="close")[:-5], NoReply, "broke"),
         (lambda _: http(200, b"<html>", content_type="text/html"), NoReply, "<html>"),
-        (lambda _: http(200, b"data: junk\n\n", **STREAM), NoReply, "without a response"),
+        (lambda _: http(200, b"data: junk\n\n", **STREAM), NoReply, "cannot be read.*junk"),
+        (
+            lambda _: http(200, b"event: ping\ndata: now\n\nid: 1\ndata:\n\n", **STREAM),
+            NoReply,
+            "the response stream ended",
+        ),
         (lambda _: http(202), NoReply, "202"),
         (lambda _: http(500, b"trouble"), NoReply, "trouble"),
         (lambda _: http(503, b"busy", retry_after="7"), NotSent, "busy"),

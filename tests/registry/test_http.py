@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -14,6 +15,7 @@ from delta_actors.mcp import DeltaServer, HttpSettings, serve_http
 from delta_protocol.config import ConnectorConfig
 from delta_protocol.wire.message import Role
 from delta_protocol.wire.registry import Outcome, ReadTool
+from tests.mcp.test_http_client import STREAM, Fake, faked, http, legacy, result
 from tests.registry.systems import catalogue_when, from_, listed, planned, registry, started
 
 
@@ -71,3 +73,33 @@ async def test_an_address_where_nothing_listens_is_named(tmp_path: Path) -> None
         ref = await started(system)
         catalogue = await catalogue_when(ref, lambda found: found.connectors[0].state in ("backoff", "failed"))
         assert url in catalogue.connectors[0].detail
+
+
+TOOL = {"name": "get_it", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+
+
+@pytest.mark.parametrize("answer", ["a stream that stays open", "a page"])
+async def test_an_answer_that_cannot_be_read_ends_the_call_at_once_and_names_the_connector(
+    tmp_path: Path, answer: str
+) -> None:
+    def garbled(fake: Fake, verb: str, headers: dict[str, str], message: dict[str, Any]) -> bytes | None:
+        match message.get("method"):
+            case "tools/list":
+                return result(message, {"tools": [TOOL]})
+            case "tools/call" if answer == "a page":
+                return http(200, b"<html>junk</html>", content_type="text/html")
+            case "tools/call":
+                return http(200, b'data: {"jsonrpc": "2.0", junk\n\n', content_length="5000", **STREAM)
+            case _:
+                return legacy(fake, verb, headers, message)
+
+    async with (
+        faked(garbled) as fake,
+        registry(tmp_path / "state", {"muddle": ConnectorConfig(url=fake.url, call_timeout=300.0)}) as system,
+    ):
+        await catalogue_when(await started(system), listed("muddle"))
+        with trio.fail_after(30):
+            read = await from_(system, Role.SANDBOX).ask(ReadTool("muddle", "get_it", b"{}"))
+    assert read.outcome is Outcome.NO_REPLY
+    assert read.message.startswith("muddle: ")
+    assert "junk" in read.message

@@ -231,7 +231,7 @@ async def _read_events(
         else:
             on_message(message)
 
-    await read_messages(response, post.max_body, take, place)
+    await read_messages(response, post.max_body, take, place, whole=True)
 
 
 async def read_messages(
@@ -239,10 +239,13 @@ async def read_messages(
     max_event: int,
     take: Callable[[Message, trio.CancelScope], None],
     place: Place | None = None,
+    *,
+    whole: bool = False,
 ) -> None:
     """Give every message of an event stream to `take`; what is none is skipped. Raises `NoReply` over the limit.
 
-    `place` keeps how far it was read.
+    `place` keeps how far it was read. With `whole`, a garbled message ends the reading with `NoReply`: it may have been
+    the response, which would never come again. Other events, and empty ones (which only carry an id), are none.
     """
     parser = SseParser(max_event)
     problem: list[str] = []
@@ -257,8 +260,15 @@ async def read_messages(
         for event in events:
             if place is not None:
                 place.take(event)
-            with contextlib.suppress(Malformed):
-                take(jsonrpc.parse(event.data), scope)
+            try:
+                message = jsonrpc.parse(event.data)
+            except Malformed as error:
+                if whole and event.event == "message" and event.data.strip():
+                    problem.append(f"the answer cannot be read: {error.message}: {_shown(event.data)}")
+                    scope.cancel()
+                    return
+                continue
+            take(message, scope)
 
     await read_chunks(response, feed)
     if problem:

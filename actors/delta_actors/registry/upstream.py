@@ -152,7 +152,7 @@ class Upstream:
                 lost = NoReply(f"{self.name}: no answer within {self.config.call_timeout:g} s")
             assert lost is not None
             outcome = Outcome.NOT_SENT if isinstance(lost, NotSent) else Outcome.NO_REPLY
-            return PassReply(outcome, message=self._secrets.text(lost.message))
+            return PassReply(outcome, message=self._named(lost.message))
 
     def shown(self) -> None:
         """A client was shown what the connector lists."""
@@ -364,8 +364,14 @@ class Upstream:
         self._listener.health(self.name, state, self._secrets.text(detail))
 
     def _clean(self, reply: ToolReply) -> ToolReply:
-        """Return the reply with words that may be stored and shown: without what the connector was given to keep."""
-        return msgspec.structs.replace(reply, message=self._secrets.text(reply.message))
+        """Return the reply with words that may be stored and shown: without what the connector was given to keep, and
+        where nothing came from the connector itself, with its name."""
+        lost = reply.outcome in (Outcome.NOT_SENT, Outcome.NO_REPLY)
+        message = self._named(reply.message) if lost else self._secrets.text(reply.message)
+        return msgspec.structs.replace(reply, message=message)
+
+    def _named(self, message: str) -> str:
+        return self._secrets.text(message if message.startswith(self.name) else f"{self.name}: {message}")
 
     @asynccontextmanager
     async def _place(self) -> AsyncGenerator[None]:
