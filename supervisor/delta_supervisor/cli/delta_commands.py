@@ -144,8 +144,12 @@ def approve(delta: str, only: bool, yes: bool, as_json: bool, flags: Flags) -> i
         raise Refused(f"{delta} was not approved; decline it with `delta-supervisor decline {delta}`")
 
     async def work(ref: Ref) -> DeltaReport:
-        approved = await ref.ask(Approve(delta, CHANNEL))
-        return approved if only else await ref.ask(Apply(delta))
+        # What was decided already still waits for its apply where the journal died between the two.
+        if only or report.state is DeltaState.WAITING:
+            approved = await ref.ask(Approve(delta, CHANNEL))
+            if only:
+                return approved
+        return await ref.ask(Apply(delta))
 
     answer = _ask(loaded, work)
     if only and not as_json:
