@@ -210,7 +210,7 @@ async def test_a_list_that_changed_while_it_was_read_or_was_heard_of_by_a_subscr
 
 
 async def test_a_target_that_is_none_is_told() -> None:
-    with pytest.raises(ValueError, match="no http URL"):
+    with pytest.raises(ValueError, match="no http or ws URL"):
         async with connect("ftp://example.com"):
             pass
     with pytest.raises(ValueError, match="at least its program"):

@@ -22,7 +22,13 @@ HOSTILE: list[tuple[str, dict[str, Any], Any]] = [
     ("for (;;) { try { for (;;) {} } catch { } finally { for (;;) {} } }", SMALL, ("limit", "fuel")),
     ("let n = 0; while (true) n += 1", {"cpu": 0.2, "fuel": 10**12}, ("limit", "cpu")),
     ("const spin = () => Promise.resolve().then(spin); await spin()", {"cpu": 0.3, "fuel": 10**12}, ("limit", "cpu")),
+    (
+        "const spin = () => Promise.resolve().then(spin); await spin()",
+        {"cpu": 20.0, "fuel": 10**12},
+        ("limit", "memory"),
+    ),
     ("async function f() { await null; return f() } return await f()", SMALL, ("limit", None)),
+    ("let n = 0; while (n < 250000) { await null; n += 1 } return n", {"fuel": 10**12}, 250000),
     ("function f() { return f() + 1 } return f()", {}, ("limit", "stack")),
     ("const p = new Proxy({}, { get(t, k, r) { return r[k] } }); return p.x", {}, ("limit", "stack")),
     ("return JSON.parse('['.repeat(1e6))", {}, ("limit", "stack")),

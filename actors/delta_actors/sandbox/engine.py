@@ -96,6 +96,11 @@ class Engine(Protocol):
         """Return the fuel used since `begin`."""
         ...
 
+    @property
+    def memory_is_full(self) -> bool:
+        """Whether next to nothing can be allocated any more."""
+        ...
+
 
 class GuestEngine:
     """`Engine` over the pinned guest: one store, one context, the prelude evaluated."""
@@ -186,6 +191,11 @@ class GuestEngine:
         """Return the fuel used since `begin`."""
         return self._fuel - self._store.get_fuel()
 
+    @property
+    def memory_is_full(self) -> bool:
+        """Whether next to nothing can be allocated any more; the guest swallows that in a promise job."""
+        return bool(self._memory.data_len(self._store) + (8 << 20) >= self._limit)
+
     def _invoke(self, function: int, *arguments: int, free: bool = True) -> int:
         self._write(self._arguments, struct.pack(f"<{len(arguments)}I", *arguments))
         status = self._guarded(
@@ -216,7 +226,7 @@ class GuestEngine:
             return EngineLimit("fuel", "the program used up its computing budget")
         if code == wasmtime.TrapCode.STACK_OVERFLOW:
             return EngineLimit("stack", "call stack exhausted")
-        if self._memory.data_len(self._store) + (8 << 20) >= self._limit:
+        if self.memory_is_full:
             return EngineLimit("memory", "out of memory")
         return EngineLimit("stack" if code is None else "engine", f"the engine stopped: {str(trap)[:200]}")
 

@@ -13,6 +13,7 @@ from delta_actors.sandbox.engine import Engine, EngineLimit, ScriptError
 from delta_protocol.wire.worker import MAX_TO_WORKER, Failed, FrameReader, Kind, NamespaceView, Run, ToolView, frame
 
 _TO_WORKER: Final = frozenset({Kind.RUN, Kind.SETTLE, Kind.FINISH})
+_OUT_OF_MEMORY = EngineLimit("memory", "out of memory")
 _LONE: Final = re.compile(rb"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _RUN: Final = msgspec.json.Decoder(Run)
 WARM_SOURCE: Final = "const a = await t.a({x: 1}); console.log(JSON.stringify(a)); return {a, s: `${a.length}`}"
@@ -95,7 +96,11 @@ def serve(connection: socket.socket, engine: Engine) -> None:
         except EngineLimit as limit:
             outcome = _limit(limit)
         except ScriptError as error:
-            outcome = msgspec.json.encode(Failed("runtime", error.name[:100], error.message[:4000], 0, 0, "", ()))
+            # The prelude itself failed; without memory the guest throws null.
+            if engine.memory_is_full:
+                outcome = _limit(_OUT_OF_MEMORY)
+            else:
+                outcome = msgspec.json.encode(Failed("runtime", error.name[:100], error.message[:4000], 0, 0, "", ()))
         wire.send(Kind.DONE, max(0, engine.fuel_used()).to_bytes(8, "big") + outcome)
     except Closed:
         return
@@ -121,6 +126,8 @@ def _execute(wire: Wire, engine: Engine, run: Run) -> bytes:
         elif kind == b"E":
             wire.send(Kind.ENDING)
         elif kind == b"X":
+            if engine.memory_is_full:
+                return _limit(_OUT_OF_MEMORY)
             message = "the program waits for a promise that nothing can settle any more"
             return msgspec.json.encode(Failed("deadlock", "DeadlockError", message, 0, 0, "", ()))
         _take(wire, engine)
