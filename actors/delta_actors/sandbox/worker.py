@@ -96,11 +96,7 @@ def serve(connection: socket.socket, engine: Engine) -> None:
         except EngineLimit as limit:
             outcome = _limit(limit)
         except ScriptError as error:
-            # The prelude itself failed; without memory the guest throws null.
-            if engine.memory_is_full:
-                outcome = _limit(_OUT_OF_MEMORY)
-            else:
-                outcome = msgspec.json.encode(Failed("runtime", error.name[:100], error.message[:4000], 0, 0, "", ()))
+            outcome = msgspec.json.encode(Failed("runtime", error.name[:100], error.message[:4000], 0, 0, "", ()))
         wire.send(Kind.DONE, max(0, engine.fuel_used()).to_bytes(8, "big") + outcome)
     except Closed:
         return
@@ -117,6 +113,9 @@ def _execute(wire: Wire, engine: Engine, run: Run) -> bytes:
         wanted = engine.pump()
         kind, rest = wanted[:1], wanted[1:]
         if kind == b"D":
+            if b'"thrown object: null"' in rest and engine.memory_is_full:
+                # The guest throws null where it has no memory left for an error.
+                return _limit(_OUT_OF_MEMORY)
             return _LONE.sub(rb"\1\\ufffd", rest) if b"\\ud" in rest else rest
         if kind in (b"C", b"c"):
             wire.send(Kind.CALLS, _LONE.sub(rb"\1\\ufffd", rest) if b"\\ud" in rest else rest)
