@@ -337,3 +337,21 @@ async def test_a_server_that_never_answers_is_given_up() -> None:
                 async with open_http(HttpParameters(url, probe_timeout=0.1, start_timeout=0.4)):
                     pass
             nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("how", ["cut", "refused"])
+async def test_a_stream_of_changes_that_breaks_is_opened_again(how: str, autojump_clock: Any) -> None:
+    def answer(fake: Fake, verb: str, headers: dict[str, str], message: dict[str, Any]) -> bytes | None:
+        if verb != "GET":
+            return legacy(fake, verb, headers, message)
+        if how == "refused":
+            return http(503)
+        return (
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 99\r\nconnection: close\r\n\r\n:\n"
+        )
+
+    async with faked(answer) as fake, open_http(HttpParameters(fake.url, era="legacy")) as client:
+        with trio.fail_after(300):
+            while fake.methods.count("GET") < 3:
+                await trio.sleep(1)
+        assert (await client.call_tool("add", b"{}")).result

@@ -408,3 +408,32 @@ async def test_junk_on_the_socket_never_ends_the_server() -> None:
                     pass
             await trio.aclose_forcefully(stream)
         assert (await web.modern(modern(1, "tools/list"))).status_code == 200
+
+
+async def test_a_session_that_its_client_ends_cancels_what_is_in_progress() -> None:
+    log = Log()
+    async with site(sample_server(log)) as web, trio.open_nursery() as nursery:
+        headers = await web.begin()
+        nursery.start_soon(web.post, request(1, "tools/call", name="wait", arguments={}), headers)
+        while not log.started:
+            await trio.sleep(0.01)
+        assert (await web.http.delete(web.url, headers=headers)).status_code == 200
+        with trio.fail_after(10):
+            await log.cancelled.wait()
+
+
+async def test_a_request_with_a_length_and_chunks_is_refused_and_its_connection_closed() -> None:
+    """RFC 9112 6.1: what hides behind it is no request."""
+    body = json.dumps(modern(1, "tools/list")).encode()
+    head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 5\r\n"
+    sent = head + b"Transfer-Encoding: chunked\r\n\r\n" + f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
+    async with site(sample_server(Log())) as web:
+        for request_bytes, least in ((sent, 1), (sent + sent, 0)):
+            stream = await trio.open_tcp_stream("127.0.0.1", web.port)
+            answer = b""
+            with trio.fail_after(10):
+                async with stream:
+                    await stream.send_all(request_bytes)
+                    while more := await stream.receive_some(10_000):
+                        answer += more
+            assert least <= answer.count(b"HTTP/1.1") == answer.count(b"HTTP/1.1 400 ") <= 1

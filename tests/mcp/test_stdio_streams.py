@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import trio
@@ -121,3 +122,32 @@ async def test_who_waits_for_data_is_woken_by_closing_and_by_cancelling(pipe: tu
         nursery.start_soon(wait)
         await trio.testing.wait_all_tasks_blocked()
         await receive.aclose()
+
+
+async def test_a_client_that_does_not_read_is_no_longer_read_from() -> None:
+    """acceptance 55: nothing grows without bound."""
+    served = 0
+    server = DeltaServer("unread", "1")
+
+    @server.tool()
+    def big() -> str:
+        nonlocal served
+        served += 1
+        return "x" * BIG
+
+    to_server, from_server = os.pipe(), os.pipe()
+    async with PipeStream(to_server[0]) as receive, PipeStream(from_server[1]) as send:
+        async with PipeStream(to_server[1]) as client, trio.open_nursery() as nursery:
+            nursery.start_soon(partial(server.serve_lines, receive, send, principal=STDIO))
+            await client.send_all(json.dumps(INITIALIZE).encode() + b"\n")
+
+            async def ask() -> None:
+                for number in range(3_000):
+                    await client.send_all(json.dumps(request(number, "tools/call", name="big")).encode() + b"\n")
+
+            nursery.start_soon(ask)
+            with trio.fail_after(30):
+                await trio.testing.wait_all_tasks_blocked(0.3)
+            nursery.cancel_scope.cancel()
+    os.close(from_server[0])
+    assert 0 < served < 200

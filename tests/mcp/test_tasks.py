@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 import trio
 
-from delta_actors.mcp import DeltaServer, RequestContext, RpcError, ServerSettings, TaskLimits, ToolResult, elicit
+from delta_actors.mcp import (
+    DeltaServer,
+    RequestContext,
+    RpcError,
+    ServerSettings,
+    TaskLimits,
+    ToolResult,
+    connect,
+    elicit,
+)
 from delta_protocol.errors import Invalid
 from tests.mcp.samples import META, Peer, modern, note, request, served
 from tests.mcp.web import site
@@ -23,6 +32,7 @@ RELATED = "io.modelcontextprotocol/related-task"
 
 class Handlers:
     def __init__(self) -> None:
+        self.begun = trio.Event()
         self.cancelled = trio.Event()
         self.go_on = trio.Event()
 
@@ -35,6 +45,7 @@ def task_server(handlers: Handlers, limits: TaskLimits | None = None) -> DeltaSe
         if first:
             await trio.sleep_forever() if first == "hang" else None
         begun = await context.begin_task()
+        handlers.begun.set()
         await context.progress(1, 2, "half way")
         try:
             await handlers.go_on.wait()
@@ -264,3 +275,53 @@ async def test_over_http_the_task_is_its_principals_and_named_in_the_header() ->
         assert named.json()["result"]["taskId"] == task
         unknown = await web.modern(call(4, "tasks/result", taskId=task))
         assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, -32601)
+
+
+async def test_a_task_that_ended_makes_room_and_one_principal_cannot_take_it_all() -> None:
+    async with served(task_server(Handlers(), TaskLimits(count=3, each=2))) as peer:
+        first = (await peer.ask(call(1, "tools/call", name="fail", arguments={"how": "tool"})))["result"]["taskId"]
+        with trio.fail_after(5):
+            while (await peer.ask(call(2, "tasks/get", taskId=first)))["result"]["status"] != "completed":
+                await trio.sleep(0.01)
+        kept = [
+            (await peer.ask(call(number, "tools/call", name="wait", arguments={})))["result"]["taskId"]
+            for number in (3, 4)
+        ]
+        assert (await peer.ask(call(5, "tasks/get", taskId=first)))["error"]["code"] == -32602
+        assert (await peer.ask(call(6, "tools/call", name="wait", arguments={})))["error"]["code"] == 42901
+        for task in kept:
+            assert (await peer.ask(call(7, "tasks/get", taskId=task)))["result"]["status"] == "working"
+
+
+async def test_a_ttl_beyond_all_numbers_is_the_longest_there_is() -> None:
+    async with served(task_server(Handlers(), TaskLimits(ttl=60))) as peer:
+        await begin_legacy(peer)
+        created = await peer.ask(request(1, "tools/call", name="wait", arguments={}, task={"ttl": 10**400}))
+        assert created["result"]["task"]["ttl"] == 60_000
+
+
+async def test_who_waits_beside_a_client_that_left_is_asked_in_its_place() -> None:
+    async with served(task_server(Handlers())) as peer:
+        await begin_legacy(peer)
+        created = await peer.ask(request(1, "tools/call", name="ask", arguments={}, task={}))
+        task = created["result"]["task"]["taskId"]
+        await peer.ask(request(2, "tasks/result", taskId=task))
+        await peer.say(request(3, "tasks/result", taskId=task))
+        question = await peer.ask(note("notifications/cancelled", requestId=2))
+        while question.get("method") != "elicitation/create":
+            question = await peer.hear()
+        accepted = {"action": "accept", "content": {"name": "Bob"}}
+        done = await peer.ask({"jsonrpc": "2.0", "id": question["id"], "result": accepted})
+        assert (done["id"], done["result"]["content"][0]["text"]) == (3, "Hello Bob")
+
+
+async def test_who_stops_following_a_task_cancels_it() -> None:
+    handlers = Handlers()
+    async with site(task_server(handlers)) as web, connect(web.url) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "wait", b"{}")
+            with trio.fail_after(10):
+                await handlers.begun.wait()
+            nursery.cancel_scope.cancel()
+        with trio.fail_after(10):
+            await handlers.cancelled.wait()

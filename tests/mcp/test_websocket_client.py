@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 from typing import Any
 
 import pytest
@@ -65,3 +66,19 @@ async def test_a_server_that_goes_away_ends_the_call_with_an_unknown_outcome() -
                         await trio.sleep(0.01)
                     web.shutdown.set()
         assert [type(error) for error in raised] == [NoReply]
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 101 Switching Protocols\r\n\r\n", b"SSH-2.0-x\r\n\r\n", b"\x00" * 99])
+async def test_a_server_that_spoils_the_handshake_is_told_at_once(said: bytes) -> None:
+    async def spoil(stream: trio.SocketStream) -> None:
+        await stream.receive_some(1000)
+        await stream.send_all(said)
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, spoil, 0, host="127.0.0.1"))
+        port = listeners[0].socket.getsockname()[1]
+        with trio.fail_after(20), pytest.raises(NotSent):
+            async with open_websocket(WebSocketParameters(f"ws://127.0.0.1:{port}/mcp")):
+                pass
+        nursery.cancel_scope.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Protocol
 
 import msgspec
@@ -15,6 +16,7 @@ from delta_protocol.mcp.errors import McpError, NoReply, RpcError
 _POLL = 1.0
 _SHORTEST_POLL = 0.05
 _LAST_WORDS = 2.0
+_FINAL = ("completed", "failed", "cancelled")
 
 
 class Requests(Protocol):
@@ -49,8 +51,8 @@ class _Task(msgspec.Struct, rename="camel"):
 async def follow(client: Requests, created: Json, on_question: OnQuestion | None) -> Json:
     """Poll until the task has ended, answering what it asks, and return the result that the call has.
 
-    Being cancelled cancels the task. Raises `RpcError` with the task's error, `NoReply` where it was cancelled, or is
-    not known any more.
+    Being cancelled cancels the task, as does a question that nobody answers. Raises `RpcError` with the task's error,
+    `NoReply` where it was cancelled, or is not known any more.
     """
     task = _read(created)
     try:
@@ -62,13 +64,12 @@ async def follow(client: Requests, created: Json, on_question: OnQuestion | None
                 _POLL if task.poll_interval_ms is None else max(_SHORTEST_POLL, task.poll_interval_ms / 1e3)
             )
             task = _read(await client.request("tasks/get", _params(task)))
-    except trio.Cancelled:
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORDS):
-            try:
-                await client.request("tasks/cancel", _params(task))
-            except McpError:
-                pass
-        raise
+    finally:
+        if task.status not in _FINAL:
+            # Nobody will fetch the result.
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORDS):
+                with contextlib.suppress(McpError):
+                    await client.request("tasks/cancel", _params(task))
     if task.error is not None:
         raise RpcError(task.error.code, task.error.message, bytes(task.error.data) or None)
     return bytes(task.result)

@@ -37,6 +37,7 @@ class _WebSocket(WSStream):
     def __init__(self, *arguments: Any) -> None:  # noqa: ANN401 - hypercorn's own
         super().__init__(*arguments)
         self._pinging = trio.CancelScope()
+        self._lingering = trio.CancelScope()
         self._overflown = False
 
     async def handle(self, event: Event) -> None:
@@ -44,6 +45,7 @@ class _WebSocket(WSStream):
         await super().handle(event)
         if self.closed:
             self._pinging.cancel()
+            self._lingering.cancel()
 
     async def _accept(self, message: WebsocketAcceptEvent) -> None:
         self.handshake.extensions = None
@@ -65,7 +67,7 @@ class _WebSocket(WSStream):
             await self.send(StreamClosed(stream_id=self.stream_id))
 
     async def _end_late(self) -> None:
-        with self._pinging:
+        with self._lingering:
             await trio.sleep(_LINGER)
         if not self.closed:
             await self.send(StreamClosed(stream_id=self.stream_id))

@@ -7,6 +7,7 @@ from typing import Protocol
 import httpx
 import trio
 
+from delta_actors.mcp.background import background
 from delta_actors.mcp.client import DeltaClient
 from delta_actors.mcp.http_wire import posted, read_messages
 from delta_protocol import jsonrpc
@@ -60,7 +61,7 @@ async def listen_for_changes(
 
 
 async def _stream(wire: Wire, http: httpx.AsyncClient, url: str, agreement: Agreement, client: DeltaClient) -> int:
-    async with trio.open_nursery() as nursery:
+    async with background() as nursery:
 
         def take(message: Message, _scope: trio.CancelScope) -> None:
             if isinstance(message, Notification):
@@ -79,9 +80,7 @@ async def _stream(wire: Wire, http: httpx.AsyncClient, url: str, agreement: Agre
             wire.listened.set()
             if response.status_code == 200:
                 await read_messages(response, _MAX_EVENT, take)
-            status = response.status_code
-        nursery.cancel_scope.cancel()
-    return status
+            return response.status_code
 
 
 def _listen_params(client: DeltaClient) -> Json:

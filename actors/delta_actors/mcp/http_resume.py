@@ -12,6 +12,7 @@ from delta_protocol.mcp import versions
 from delta_protocol.mcp.sse import Event
 
 _DELAY = 1.0
+_SHORTEST_DELAY = 0.05
 _LONGEST_DELAY = 60.0
 _FRUITLESS = 5
 """Streams in a row that bring nothing new until the request is given up."""
@@ -29,7 +30,7 @@ class Place:
         if event.id is not None:
             self.last_id = event.id
         if event.retry is not None:
-            self.delay = min(event.retry / 1000, _LONGEST_DELAY)
+            self.delay = max(_SHORTEST_DELAY, min(event.retry / 1000, _LONGEST_DELAY))
 
 
 async def resume(

@@ -99,12 +99,14 @@ class Sessions:
         return session
 
     def end(self, session: HttpSession) -> None:
-        """End a session for good: its id is refused from now on."""
+        """End a session for good: its id is refused from now on, and what it asked for is cancelled."""
         self._sessions.pop(session.nonce, None)
         self._ended[session.nonce] = None
         while len(self._ended) > _KEPT_ENDED:
             self._ended.popitem(last=False)
         session.end()
+        for scope in session.scopes.values():
+            scope.cancel()
 
     def _admit(self, session: HttpSession) -> None:
         session.last_used = trio.current_time()

@@ -141,7 +141,7 @@ class MessageSession:
 
     async def _answer(self, text: bytes) -> None:
         """Send a response: at once where nothing else is under way, else in its turn with the others of that moment."""
-        if self._unsent or self._running:
+        if self._unsent or len(self._running) > 1:
             await self.notify(text)
             return
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
@@ -252,10 +252,11 @@ class MessageSession:
     async def _serve(self, call: IncomingCall, running: Running) -> None:
         try:
             text = await self._listen(call, running) if is_listen(call) else await self._execute(call, running)
+            if text is not None and not running.withdrawn:
+                # It counts as in flight until its answer is on the way, so that a client that does not read is bounded.
+                await self._answer(text)
         finally:
             del self._running[call.id]
-        if text is not None and not running.withdrawn:
-            await self._answer(text)
 
     async def _execute(self, call: IncomingCall, running: Running) -> bytes:
         ask = partial(self._questions.ask, self) if call.era == "legacy" else None

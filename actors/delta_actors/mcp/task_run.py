@@ -116,9 +116,12 @@ class TaskRun:
         self._tell()
 
     def _tell(self) -> None:
+        self._wake()
+        self._moved(self.task)
+
+    def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
-        self._moved(self.task)
 
     def _say(self, message: str) -> None:
         self.task.say(message, time.time())
@@ -173,3 +176,5 @@ class TaskRun:
             self.answer(dict(zip(asked, answers, strict=True)))
         finally:
             self._asking = False
+            # Whoever waits beside this one may put what is asked by now.
+            self._wake()

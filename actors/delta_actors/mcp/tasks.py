@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -32,11 +32,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TaskLimits:
-    """Seconds: `ttl` is a task's life from its creation, `poll` how often a client should ask. `count` at once."""
+    """Seconds: `ttl` is a task's life from its creation, `poll` how often a client should ask.
+
+    `count` are kept in all, `each` of one principal; where there are as many, the one that ended first is forgotten.
+    """
 
     ttl: float = 3600.0
     poll: float = 1.0
     count: int = 1000
+    each: int = 250
 
 
 @runtime_checkable
@@ -113,8 +117,10 @@ class Tasks:
                 raise RpcError(METHOD_NOT_FOUND, f"{name} runs only as a task: call it with `task`")
             return await serve()
         self._forget(time.time())
-        if len(self._runs) >= self._limits.count:
-            raise RpcError(OVERLOADED, f"busy: {self._limits.count} tasks at once")
+        self._make_room(
+            [n for n, run in self._runs.items() if run.task.owner == context.principal.id], self._limits.each
+        )
+        self._make_room(list(self._runs), self._limits.count)
         run = TaskRun(call, context, self._new(call, context), self._moved)
         return await run.until_settled(nursery, serve, self._runs, at_once=call.era == "legacy")
 
@@ -122,7 +128,7 @@ class Tasks:
         ttl = self._limits.ttl
         asked = json_object(decode_member(call.params, "task")).get("ttl") if call.era == "legacy" else None
         if isinstance(asked, int) and not isinstance(asked, bool) and asked > 0:
-            ttl = min(ttl, asked / 1000)
+            ttl = min(ttl * 1000, asked) / 1000
         poll = int(self._limits.poll * 1000)
         return Task(secrets.token_urlsafe(18), context.principal.id, time.time(), int(ttl * 1000), poll)
 
@@ -132,6 +138,15 @@ class Tasks:
     def _forget(self, now: float) -> None:
         for name in [name for name, run in self._runs.items() if run.task.expires <= now]:
             self._runs.pop(name).end()
+
+    def _make_room(self, names: Sequence[str], limit: int) -> None:
+        """Forget the one of `names` that ended first, if there are `limit`. Raises `RpcError` where all are at work."""
+        if len(names) < limit:
+            return
+        ended = [name for name in names if self._runs[name].task.final]
+        if not ended:
+            raise RpcError(OVERLOADED, f"busy: {limit} tasks at once")
+        del self._runs[min(ended, key=lambda name: self._runs[name].task.updated)]
 
     def _find(self, call: IncomingCall, context: RequestContext) -> TaskRun:
         if call.era == "modern" and not _wants(call):

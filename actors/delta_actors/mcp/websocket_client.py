@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 from urllib.parse import urlsplit
 
+import h11
 import trio
 import trio_websocket
+from wsproto.utilities import ProtocolError
 
 from delta_actors.mcp.background import background
 from delta_actors.mcp.client import DeltaClient
@@ -124,6 +126,22 @@ async def _settle(
         raise NotSent(f"{parameters.url} does not speak the protocol: {error}") from None
 
 
+class _Readers:
+    """A nursery for the library's reader, whose end ends the handshake: the library would wait for it for ever."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.ends = trio.CancelScope()
+        self._nursery = nursery
+
+    def start_soon(self, read: Callable[[], Awaitable[None]]) -> None:
+        """Start the reader."""
+        self._nursery.start_soon(self._run, read)
+
+    async def _run(self, read: Callable[[], Awaitable[None]]) -> None:
+        await read()
+        self.ends.cancel()
+
+
 class _Opening:
     """Owns the stream and the library's reader, whose errors become the reason why there is no socket."""
 
@@ -158,7 +176,7 @@ class _Opening:
                     self._status = error.status_code
                     said = (error.body or b"").decode(errors="replace")[:_SHOWN]
                     self._problem = f"HTTP {error.status_code}: {said}"
-        except* (OSError, trio.BrokenResourceError, ValueError) as group:
+        except* (OSError, trio.BrokenResourceError, ValueError, ProtocolError, h11.ProtocolError) as group:
             self._problem = f"cannot be reached: {group.exceptions[0]}"
         finally:
             self._done.set()
@@ -169,18 +187,22 @@ class _Opening:
         given = self._parameters
         parts = urlsplit(given.url)
         resource = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        socket = await trio_websocket.wrap_client_stream(
-            reading,
-            stream,
-            parts.netloc.rpartition("@")[2],
-            resource,
-            subprotocols=[SUBPROTOCOL],
-            extra_headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in given.headers.items()],
-            max_message_size=given.max_message,
-            message_queue_size=16,
-        )
-        if socket.closed is None:
-            self._socket = socket
+        readers = _Readers(reading)
+        with readers.ends:
+            socket = await trio_websocket.wrap_client_stream(
+                cast("trio.Nursery", readers),
+                stream,
+                parts.netloc.rpartition("@")[2],
+                resource,
+                subprotocols=[SUBPROTOCOL],
+                extra_headers=[
+                    (name.encode("ascii"), value.encode("latin-1")) for name, value in given.headers.items()
+                ],
+                max_message_size=given.max_message,
+                message_queue_size=16,
+            )
+            if socket.closed is None:
+                self._socket = socket
         self._done.set()
         await trio.sleep_forever()
 

@@ -61,6 +61,10 @@ def check_content(
     length = headers.get("content-length")
     if length is None:
         return Content(None, given, gzipped)
+    if headers.get("transfer-encoding") is not None:
+        # RFC 9112 6.1: a proxy that went by the length would see another request in what follows.
+        reason = "Content-Length and Transfer-Encoding exclude each other"
+        raise HttpRefusal(400, INVALID_REQUEST, reason, headers=[(b"connection", b"close")])
     if not (length.isascii() and length.isdigit()) or len(length) > 18:
         raise HttpRefusal(400, INVALID_REQUEST, "Content-Length is no number")
     if int(length) > max_body:
