@@ -38,24 +38,24 @@ DENIED = "access_denied"
 class Access:
     """`authenticate` decides, `resource` is what clients are told.
 
-    `only_loopback`: no other machine may reach it, because nobody is asked.
+    `only_loopback`: no other machine may reach it, because nobody is asked. `waits`: whether deciding may take time.
     """
 
     authenticate: Authenticate
     resource: ProtectedResource = field(default_factory=ProtectedResource)
     only_loopback: bool = False
+    waits: bool = True
 
 
 def open_access(*, anywhere: bool = False) -> Access:
     """Ask nobody. Clients of other machines are refused, unless `anywhere` says that something else guards the door."""
 
     async def admit(_token: str | None, peer: str | None) -> Principal:
-        await trio.lowlevel.checkpoint()
         if not anywhere and not is_local(peer):
             raise Refused("only clients of this machine are served here", error=DENIED)
         return LOOPBACK
 
-    return Access(admit, only_loopback=not anywhere)
+    return Access(admit, only_loopback=not anywhere, waits=False)
 
 
 def bearer_access(
@@ -79,10 +79,9 @@ def bearer_access(
             raise Refused("a bearer token is needed here")
         if verify is not None:
             return await _verified(verify, token)
-        await trio.lowlevel.checkpoint()
         return _find(known, token)
 
-    return Access(admit, ProtectedResource(realm, scopes=scopes))
+    return Access(admit, ProtectedResource(realm, scopes=scopes), waits=verify is not None)
 
 
 def oauth_access(settings: ResourceSettings) -> Access:

@@ -7,19 +7,24 @@ hold. See spec actors 1.1.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import h11
 import trio
-from hypercorn.events import RawData
+from hypercorn.events import Closed, RawData
+from hypercorn.events import Event as ConnectionEvent
 from hypercorn.protocol.events import Event, Request, StreamClosed
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
 from hypercorn.protocol.ws_stream import WSStream
-from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.tcp_server import MAX_RECV, TCPServer
 from wsproto.events import CloseConnection
 
+from delta_actors.mcp.http_inbox import EXTENSION, Inbox
+
 if TYPE_CHECKING:
+    from hypercorn.config import Config
     from hypercorn.typing import Event as Flag
     from hypercorn.typing import H11SendableEvent, WebsocketAcceptEvent
 
@@ -73,10 +78,37 @@ class _WebSocket(WSStream):
             await self.send(StreamClosed(stream_id=self.stream_id))
 
 
+class _Applications:
+    """Starts a request's application with an `Inbox` where hypercorn has a memory channel."""
+
+    def __init__(self, task_group: Any, timer: _Timer) -> None:  # noqa: ANN401 - hypercorn's own
+        self._task_group = task_group
+        self._timer = timer
+
+    async def spawn_app(self, app: Any, config: Config, scope: Any, send: Any) -> Any:  # noqa: ANN401 - hypercorn's own
+        """Return by what the application hears of the connection."""
+        inbox = Inbox(self._timer)
+        scope["extensions"][EXTENSION] = inbox
+        self._task_group.spawn(self._run, app, config, scope, inbox, send)
+        return inbox.put
+
+    async def _run(self, app: Any, config: Config, scope: Any, inbox: Inbox, send: Any) -> None:  # noqa: ANN401
+        try:
+            await app(scope, inbox.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+        except Exception:  # noqa: BLE001 - the boundary: a fault of one request ends no other
+            await config.log.exception("a request failed")
+        finally:
+            inbox.close()
+            await send(None)
+
+
 class _Http1(H11Protocol):
     """One that stays HTTP/1.1: hypercorn would go over to HTTP/2 for any client that asks, by preface or `Upgrade`."""
 
-    _head = b""
+    def __init__(self, timer: _Timer, *arguments: Any) -> None:  # noqa: ANN401 - hypercorn's own
+        super().__init__(*arguments)
+        self._head = b""
+        self._applications = _Applications(self.task_group, timer)
 
     async def _check_protocol(self, event: h11.Request) -> None:
         """Let the request be one like any other."""
@@ -102,7 +134,11 @@ class _Http1(H11Protocol):
 
     async def _create_stream(self, request: h11.Request) -> None:
         if not _wants_websocket(request):
-            await super()._create_stream(request)
+            task_group, self.task_group = self.task_group, cast("Any", self._applications)
+            try:
+                await super()._create_stream(request)
+            finally:
+                self.task_group = task_group
             return
         self.stream = _WebSocket(
             self.app,
@@ -128,8 +164,8 @@ class _Http1(H11Protocol):
         )
 
 
-class _IdleTimer:
-    """One task for a connection's life that ends it when idle for too long, or at shutdown.
+class _Timer:
+    """One task for a connection's life: ends it when idle for too long or at shutdown, runs what long requests need.
 
     In place of hypercorn's, which starts a task after each request and waits for it to have begun. A connection that is
     busy at shutdown is ended by hypercorn after its response.
@@ -139,14 +175,17 @@ class _IdleTimer:
         self._terminated = terminated
         self._seconds = seconds
         self._scope = trio.CancelScope()
+        self._due = math.inf
         self._idle = False
+        self._beside: Callable[[], Awaitable[None]] | None = None
+        self._accompanying: trio.CancelScope | None = None
         self._started = False
         self._over = False
 
     async def restart(self, task_group: Any, close: Callable[[], Awaitable[None]]) -> None:  # noqa: ANN401 - hypercorn's own
         """Begin to count; `close` ends the connection."""
         self._idle = True
-        self._scope.deadline = trio.current_time() + self._seconds
+        self._wait_until(trio.current_time() + self._seconds)
         if not self._started:
             self._started = True
             task_group.spawn(self._run, close)
@@ -154,24 +193,50 @@ class _IdleTimer:
     async def stop(self) -> None:
         """Count no longer: a request is in progress."""
         self._idle = False
-        self._scope.deadline = math.inf
+        self._due = math.inf
+
+    def accompany(self, beside: Callable[[], Awaitable[None]], patience: float) -> None:
+        """Run `beside` if the request is still in progress after `patience` seconds."""
+        self._beside = beside
+        self._wait_until(trio.current_time() + patience)
+
+    def dismiss(self) -> None:
+        """Run nothing beside the request any more."""
+        self._beside = None
+        self._due = math.inf
+        if self._accompanying is not None:
+            self._accompanying.cancel()
 
     def end(self) -> None:
         """End the task: the connection is closed."""
         self._over = True
         self._scope.cancel()
+        self.dismiss()
+
+    def _wait_until(self, due: float) -> None:
+        # The task looks again when it wakes: a deadline that moves back with each request costs nothing.
+        self._due = due
+        self._scope.deadline = min(self._scope.deadline, due)
 
     async def _run(self, close: Callable[[], Awaitable[None]]) -> None:
         while not self._over:
             with self._scope:
                 await self._terminated.wait()
-            if self._idle and not self._over:
+            if self._over:
+                return
+            stopping = self._terminated.is_set()
+            if self._idle and (stopping or trio.current_time() >= self._due):
                 await close()
                 return
-            if self._terminated.is_set():
+            if stopping:
                 return
-            # A request came in the moment in which the time was up.
-            self._scope = trio.CancelScope()
+            beside = self._beside
+            if beside is not None and trio.current_time() >= self._due:
+                self._due = math.inf
+                with trio.CancelScope() as self._accompanying:
+                    await beside()
+                self._accompanying = None
+            self._scope = trio.CancelScope(deadline=self._due)
 
 
 class Connection(TCPServer):
@@ -179,9 +244,10 @@ class Connection(TCPServer):
 
     def __init__(self, *arguments: Any) -> None:  # noqa: ANN401 - hypercorn's own
         super().__init__(*arguments)
-        self._timer = _IdleTimer(self.context.terminated, self.config.keep_alive_timeout)
+        self._timer = _Timer(self.context.terminated, self.config.keep_alive_timeout)
         # It has the two methods that are called, and is no subclass, since it shares nothing else.
         self.idle_task = cast("Any", self._timer)
+        self._socket = cast("trio.SocketStream", self.stream).socket
 
     async def _idle_timeout(self) -> None:
         with trio.CancelScope(shield=True):
@@ -190,6 +256,7 @@ class Connection(TCPServer):
     async def _read_data(self) -> None:
         made = self.protocol
         made.protocol = _Http1(
+            self._timer,
             made.app,
             made.config,
             made.context,
@@ -200,8 +267,38 @@ class Connection(TCPServer):
             made.server,
             made.send,
         )
-        await super()._read_data()
+        # hypercorn's own loop has a scope for each read, and the stream's reading a second turn.
+        while True:
+            try:
+                await trio.lowlevel.wait_readable(self._socket)
+                data = os.read(self._socket.fileno(), MAX_RECV)
+            except BlockingIOError:
+                continue
+            except (trio.ClosedResourceError, OSError):
+                break
+            await made.handle(RawData(data))
+            if not data:
+                break
+        await made.handle(Closed())
         self._timer.end()
+
+    async def protocol_send(self, event: ConnectionEvent) -> None:
+        """Send at once what the socket takes: waiting for its turn costs a lock, two scopes and a turn of the loop."""
+        if not isinstance(event, RawData):
+            await super().protocol_send(event)
+            return
+        if not self.send_lock.locked():
+            try:
+                sent = os.write(self._socket.fileno(), event.data)
+            except OSError:
+                # Full or closed: the stream finds out.
+                sent = 0
+            if sent == len(event.data):
+                return
+            event = RawData(event.data[sent:])
+        # Half a message must not be the end of it.
+        with trio.CancelScope(shield=True):
+            await super().protocol_send(event)
 
 
 def _wants_websocket(request: h11.Request) -> bool:

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import trio
 
+from delta_actors.mcp.background import background
+from delta_actors.mcp.http_inbox import EXTENSION, Inbox
 from delta_actors.mcp.http_reply import AsgiSend, Reply, send_whole
 from delta_actors.mcp.http_settings import HttpSettings
 from delta_protocol.codecs.negotiate import Format
@@ -44,6 +46,7 @@ class Exchange:
         self.common: list[tuple[bytes, bytes]] = []
         self.started = started
         self.principal = Principal("", "")
+        self._connection: Inbox | None = scope.get("extensions", {}).get(EXTENSION)
         self._receive = receive
         self._send = send
         self._whole = whole
@@ -92,17 +95,33 @@ class Exchange:
                     break
         await self.send({"type": "http.response.body", "body": b""})
 
-    async def run(self, reply: Reply, work: Callable[[], Awaitable[None]], *, cancel_on_leave: bool) -> None:
-        """Do the work of one request, while its client is kept waiting and watched."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(reply.keep_alive)
-            nursery.start_soon(self._watch, nursery.cancel_scope if cancel_on_leave else None)
-            await work()
-            nursery.cancel_scope.cancel()
+    async def run(
+        self, reply: Reply, work: Callable[[], Awaitable[None]], left: Callable[[], None] | None = None
+    ) -> None:
+        """Do the work of one request, while its client is kept waiting; `left` is called when the client is gone.
 
-    async def _watch(self, scope: trio.CancelScope | None) -> None:
-        """Return once the client left, after cancelling `scope`. hypercorn only queues the event (spec actors 1.1)."""
+        A connection of ours watches by itself. Behind another server of ASGI it takes two tasks.
+        """
+        connection = self._connection
+        if connection is not None:
+            connection.accompany(reply.keep_alive, reply.patience, left)
+            try:
+                await work()
+            finally:
+                connection.dismiss()
+            return
+        async with background() as nursery:
+            nursery.start_soon(_keep_waiting, reply)
+            nursery.start_soon(self._watch, left)
+            await work()
+
+    async def _watch(self, left: Callable[[], None] | None) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        if scope is not None:
-            scope.cancel()
+        if left is not None:
+            left()
+
+
+async def _keep_waiting(reply: Reply) -> None:
+    await trio.sleep(reply.patience)
+    await reply.keep_alive()

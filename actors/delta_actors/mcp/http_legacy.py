@@ -9,7 +9,7 @@ from functools import partial
 
 import trio
 
-from delta_actors.mcp.execute import Executor
+from delta_actors.mcp.execute import Executor, Running
 from delta_actors.mcp.http_admission import Admission
 from delta_actors.mcp.http_exchange import Exchange
 from delta_actors.mcp.http_reply import Reply, send_answer, send_whole
@@ -66,8 +66,8 @@ class LegacyEra:
             case Notification():
                 if message.method == "notifications/cancelled":
                     cancelled = incoming.cancelled_id(message)
-                    if cancelled is not None and (scope := session.scopes.get(cancelled)) is not None:
-                        scope.cancel()
+                    if cancelled is not None and (running := session.running.get(cancelled)) is not None:
+                        running.withdraw()
                 await send_whole(exchange.send, 202)
             case Response():
                 session.questions.answer(message)
@@ -119,7 +119,7 @@ class LegacyEra:
     async def _request(self, exchange: Exchange, request: Request, session: HttpSession, accepts: Accepts) -> None:
         try:
             call = incoming.read_legacy(request, session.settled)
-            if call.id in session.scopes:
+            if call.id in session.running:
                 raise RpcError(INVALID_REQUEST, f"a request with the id {call.id!r} is still in progress")
         except RpcError as error:
             raise HttpRefusal.from_rpc(400, error, request.id) from None
@@ -134,18 +134,18 @@ class LegacyEra:
             primes=call.version == versions.LATEST_LEGACY,
         )
         with self._requests.take(call.id):
-            scope = session.scopes[call.id] = trio.CancelScope()
+            running = session.running[call.id] = Running()
             try:
-                with scope:
-                    work = partial(self._answer, exchange, call, reply, session)
-                    await exchange.run(reply, work, cancel_on_leave=False)
+                await exchange.run(reply, partial(self._answer, exchange, call, reply, session, running))
             finally:
                 reply.abandon()
-                del session.scopes[call.id]
-        if scope.cancelled_caught:
+                del session.running[call.id]
+        if running.withdrawn:
             await reply.end()
 
-    async def _answer(self, exchange: Exchange, call: IncomingCall, reply: Reply, session: HttpSession) -> None:
+    async def _answer(
+        self, exchange: Exchange, call: IncomingCall, reply: Reply, session: HttpSession, running: Running
+    ) -> None:
         answer = await self._executor.execute(
             call,
             reply,
@@ -154,8 +154,10 @@ class LegacyEra:
             session.conversation,
             started=exchange.started,
             session=session.state,
+            running=running,
         )
-        await reply.finish(answer)
+        if not running.withdrawn:
+            await reply.finish(answer)
 
     async def _resume(self, exchange: Exchange, session: HttpSession, last_seen: str, accepts: Accepts) -> None:
         """Give the rest of a request's stream, as it comes."""
@@ -164,7 +166,8 @@ class LegacyEra:
             raise HttpRefusal(400, INVALID_REQUEST, f"no stream of this session has the event {last_seen!r}")
         stream, number = found
         reply = Reply(exchange.send, "legacy", accepts, patience=0, keep_alive=self._settings.keep_alive)
-        await exchange.run(reply, partial(_replay, stream, number, reply), cancel_on_leave=True)
+        with trio.CancelScope() as scope:
+            await exchange.run(reply, partial(_replay, stream, number, reply), scope.cancel)
         await reply.end()
 
     async def _stream(self, exchange: Exchange, session: HttpSession, accepts: Accepts) -> None:
@@ -174,7 +177,7 @@ class LegacyEra:
         reply = Reply(exchange.send, "legacy", accepts, patience=0, keep_alive=self._settings.keep_alive)
         with trio.CancelScope() as scope:
             session.stream = scope
-            await exchange.run(reply, partial(self._tell_changes, exchange, session, reply), cancel_on_leave=True)
+            await exchange.run(reply, partial(self._tell_changes, exchange, session, reply), scope.cancel)
         if session.stream is scope:
             session.stream = None
         await reply.end()

@@ -6,7 +6,7 @@ from functools import partial
 
 import trio
 
-from delta_actors.mcp.execute import Answer, Executor
+from delta_actors.mcp.execute import Answer, Executor, Running
 from delta_actors.mcp.http_admission import Admission
 from delta_actors.mcp.http_exchange import Exchange
 from delta_actors.mcp.http_reply import Reply, send_whole
@@ -59,17 +59,22 @@ class ModernEra:
         if is_listen(call):
             with self._streams.take(call.id):
                 work = partial(self._listen, exchange, call, self._wanted(exchange, call, conversation), reply)
-                await exchange.run(reply, work, cancel_on_leave=True)
+                with trio.CancelScope() as scope:
+                    await exchange.run(reply, work, scope.cancel)
             return
         with self._requests.take(call.id):
-            work = partial(self._answer, exchange, call, reply, conversation)
-            await exchange.run(reply, work, cancel_on_leave=True)
+            running = Running()
+            work = partial(self._answer, exchange, call, reply, conversation, running)
+            await exchange.run(reply, work, running.withdraw)
 
-    async def _answer(self, exchange: Exchange, call: IncomingCall, reply: Reply, conversation: str) -> None:
+    async def _answer(
+        self, exchange: Exchange, call: IncomingCall, reply: Reply, conversation: str, running: Running
+    ) -> None:
         answer = await self._executor.execute(
-            call, reply, None, exchange.principal, conversation, started=exchange.started
+            call, reply, None, exchange.principal, conversation, started=exchange.started, running=running
         )
-        await reply.finish(answer)
+        if not running.withdrawn:
+            await reply.finish(answer)
 
     def _wanted(self, exchange: Exchange, call: IncomingCall, conversation: str) -> Wanted:
         try:
@@ -83,4 +88,6 @@ class ModernEra:
             await self._admission.wait_dismissed(exchange)
             nursery.cancel_scope.cancel()
         result = outgoing.shape(self._executor.identity, call.era, call.method, listen_result(call))
-        await reply.finish(Answer(jsonrpc.encode_result(call.id, result)))
+        # The server tells a finished request that its client left, and still has to close the connection then.
+        with trio.CancelScope(shield=True):
+            await reply.finish(Answer(jsonrpc.encode_result(call.id, result)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -58,7 +59,8 @@ class Reply:
     """The way back for one request. It becomes a stream when the handler sends something, or takes longer than
     `patience` seconds: then comments keep the connection alive, and a client that went away is noticed.
 
-    `open_stream` makes the stream resumable; `primes` says whether it may begin with an empty event.
+    `patience` is infinite where the client takes no stream. `open_stream` makes the stream resumable; `primes` says
+    whether it may begin with an empty event.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class Reply:
         self._send = send
         self._era: Era = era
         self._accepts = accepts
-        self._patience = patience
+        self.patience = patience if accepts.sse else math.inf
         self._keep_alive = keep_alive
         self._lock = trio.Lock()
         self._streaming = False
@@ -103,25 +105,17 @@ class Reply:
                 await self._event(single_line(text))
 
     async def finish(self, answer: Answer) -> None:
-        """Send the response, and nothing after it.
-
-        Not cut by a cancellation: the server tells a finished request that its client left, and then still has to
-        close the connection, or to begin the time in which it may be idle.
-        """
+        """Send the response, and nothing after it."""
         async with self._lock:
             self._ended = True
-            with trio.CancelScope(shield=True):
-                await self._finish(answer)
-
-    async def _finish(self, answer: Answer) -> None:
-        if self._streaming or not self._accepts.json:
-            await self._start_stream()
-            await self._event(single_line(answer.text), last=True)
-            return
-        headers: list[tuple[bytes, bytes]] = []
-        if answer.retry_after is not None:
-            headers.append((b"retry-after", str(max(1, round(answer.retry_after))).encode()))
-        await send_answer(self._send, status_of(self._era, answer.code), answer.text, self._accepts, headers)
+            if self._streaming or not self._accepts.json:
+                await self._start_stream()
+                await self._event(single_line(answer.text), last=True)
+                return
+            headers: list[tuple[bytes, bytes]] = []
+            if answer.retry_after is not None:
+                headers.append((b"retry-after", str(max(1, round(answer.retry_after))).encode()))
+            await send_answer(self._send, status_of(self._era, answer.code), answer.text, self._accepts, headers)
 
     async def end(self) -> None:
         """End a stream that has no response."""
@@ -154,10 +148,7 @@ class Reply:
             await self._body(event)
 
     async def keep_alive(self) -> None:
-        """Run beside the handler: begin to stream after `patience`, then send comments. Cancelled by the caller."""
-        if not self._accepts.sse:
-            return
-        await trio.sleep(self._patience)
+        """Run beside a handler that took `patience`: begin to stream, then send comments. Cancelled by the caller."""
         while True:
             async with self._lock:
                 if self._ended:

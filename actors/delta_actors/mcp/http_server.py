@@ -6,8 +6,8 @@ Every request: source (403), path (404), method (405), rate (429), credentials (
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import trio
@@ -74,14 +74,14 @@ class HttpServer:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
         elif scope["type"] == "http":
-            async with self._counted():
+            with self._counted():
                 await self._serve(Exchange(scope, receive, send, trio.current_time()))
         else:
-            async with self._counted():
+            with self._counted():
                 await self._websockets.serve(scope, receive, send)
 
-    @asynccontextmanager
-    async def _counted(self) -> AsyncGenerator[None, None]:
+    @contextmanager
+    def _counted(self) -> Generator[None, None, None]:
         self._serving += 1
         try:
             yield
@@ -127,15 +127,15 @@ class HttpServer:
             exchange.headers, settings.max_body, settings.formats, takes_gzip=settings.takes_gzip
         )
         accepts = exchange.accepts(settings, content.format)
-        try:
-            with trio.fail_at(exchange.started + self._executor.deadline):
-                if content.length is not None and content.length <= _SMALL_BODY:
+        message: Message | None = None
+        with trio.CancelScope(deadline=exchange.started + self._executor.deadline):
+            if content.length is not None and content.length <= _SMALL_BODY:
+                message = await self._read_message(exchange, content)
+            else:
+                with self._requests.take():
                     message = await self._read_message(exchange, content)
-                else:
-                    with self._requests.take():
-                        message = await self._read_message(exchange, content)
-        except trio.TooSlowError:
-            raise too_late("the body did not arrive in time") from None
+        if message is None:
+            raise too_late("the body did not arrive in time")
         era = http_ladder.era_of_post(message, exchange.headers)
         if "legacy" not in self._executor.eras or (era == "modern" and "modern" in self._executor.eras):
             await self._modern.serve(exchange, message, accepts)

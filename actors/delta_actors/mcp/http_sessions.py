@@ -15,6 +15,7 @@ from collections.abc import Callable
 import msgspec
 import trio
 
+from delta_actors.mcp.execute import Running
 from delta_actors.mcp.questions import Questions
 from delta_actors.mcp.session_state import SessionState
 from delta_protocol.jsonrpc import Id
@@ -46,14 +47,14 @@ class HttpSession:
         self.conversation = f"h_{nonce}"
         self.questions = Questions()
         self.state = SessionState()
-        self.scopes: dict[Id, trio.CancelScope] = {}
+        self.running: dict[Id, Running] = {}
         self.stream: trio.CancelScope | None = None
         self.last_used = 0.0
 
     @property
     def busy(self) -> bool:
         """Whether a request or a stream is open."""
-        return bool(self.scopes) or self.stream is not None
+        return bool(self.running) or self.stream is not None
 
     def end(self) -> None:
         """Close what is open."""
@@ -105,8 +106,8 @@ class Sessions:
         while len(self._ended) > _KEPT_ENDED:
             self._ended.popitem(last=False)
         session.end()
-        for scope in session.scopes.values():
-            scope.cancel()
+        for running in session.running.values():
+            running.withdraw()
 
     def _admit(self, session: HttpSession) -> None:
         session.last_used = trio.current_time()
