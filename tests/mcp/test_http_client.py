@@ -187,12 +187,26 @@ async def test_a_legacy_server_is_recognised_and_its_session_used_and_ended() ->
         assert all(headers["x-own"] == "1" for headers in fake.seen)
 
 
-async def test_a_forgotten_session_is_begun_again_once_and_the_call_sent_again() -> None:
-    """acceptance 43, 44: 404 means that the call was not accepted."""
+def unknown(said: str) -> bytes:
+    return http(400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": f"Bad Request: {said}"}})
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        http(404),
+        unknown("No valid session ID provided"),
+        unknown("Server not initialized"),
+        http(400, b"Invalid or missing session ID", content_type="text/plain"),
+    ],
+    ids=["404", "no valid session", "not initialized", "plain text"],
+)
+async def test_a_forgotten_session_is_begun_again_once_and_the_call_sent_again(refusal: bytes) -> None:
+    """acceptance 43, 44: the call was not accepted, whether the server says so as the protocol wants it or not."""
 
     def forgets(fake: Fake, verb: str, headers: dict[str, str], message: dict[str, Any]) -> bytes | None:
         if message.get("method") == "tools/call" and headers["mcp-session-id"] == "s1":
-            return http(404)
+            return refusal
         return legacy(fake, verb, headers, message)
 
     async with faked(forgets) as fake, open_http(HttpParameters(fake.url)) as client:
@@ -210,6 +224,19 @@ async def test_a_server_that_forgets_every_session_is_not_asked_forever() -> Non
         with pytest.raises(NotSent):
             await client.call_tool("t", b"{}")
         assert fake.methods.count("tools/call") == 2
+
+
+async def test_an_error_of_a_call_about_some_session_of_its_own_is_that_calls_error() -> None:
+    def refuses(fake: Fake, verb: str, headers: dict[str, str], message: dict[str, Any]) -> bytes | None:
+        if message.get("method") == "tools/call":
+            body = {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32000, "message": "no browser session"}}
+            return http(400, body)
+        return legacy(fake, verb, headers, message)
+
+    async with faked(refuses) as fake, open_http(HttpParameters(fake.url)) as client:
+        with pytest.raises(RpcError, match="no browser session"):
+            await client.call_tool("t", b"{}")
+        assert fake.methods.count("initialize") == fake.methods.count("tools/call") == 1
 
 
 NUMBERED = [str(number) for number in range(16)]

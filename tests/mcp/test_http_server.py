@@ -93,6 +93,11 @@ async def test_a_legacy_session_works_ends_and_is_unknown_afterwards() -> None:
         assert (await web.http.delete(web.url, headers=headers)).status_code == 200
         answer = await web.post(request(2, "tools/list"), headers)
         assert (answer.status_code, answer.json()["id"]) == (404, 2)
+        # A client that begins anew may still send the session that is gone.
+        hello = request(3, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "t"})
+        answer = await web.post(hello, headers)
+        assert answer.status_code == 200
+        assert answer.headers["mcp-session-id"] != headers["mcp-session-id"]
 
 
 async def test_another_server_with_the_same_key_goes_on_with_a_session() -> None:

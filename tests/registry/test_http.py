@@ -11,16 +11,18 @@ from typing import Any
 import pytest
 import trio
 
-from delta_actors.mcp import DeltaServer, HttpSettings, serve_http
+from delta_actors.mcp import DeltaServer, HttpSettings, ServerSettings, serve_http
+from delta_actors.mcp.methods import BOTH
 from delta_protocol.config import ConnectorConfig
+from delta_protocol.mcp.versions import Era
 from delta_protocol.wire.message import Role
 from delta_protocol.wire.registry import Outcome, ReadTool
 from tests.mcp.test_http_client import STREAM, Fake, faked, http, legacy, result
-from tests.registry.systems import catalogue_when, from_, listed, planned, registry, started
+from tests.registry.systems import catalogue_when, from_, listed, planned, registry, service_when, started
 
 
-def counter() -> DeltaServer:
-    server = DeltaServer("counter", "1.0.0")
+def counter(eras: tuple[Era, ...] = BOTH) -> DeltaServer:
+    server = DeltaServer("counter", "1.0.0", settings=ServerSettings(eras=eras))
     count = 0
 
     @server.tool(read_only=True)
@@ -76,6 +78,80 @@ async def test_an_address_where_nothing_listens_is_named(tmp_path: Path) -> None
 
 
 TOOL = {"name": "get_it", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+WRITE = {"name": "set_it", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": False}}
+
+
+def listing(fake: Fake, verb: str, headers: dict[str, str], message: dict[str, Any]) -> bytes | None:
+    """A legacy server with a session, a tool that reads and one that writes."""
+    if message.get("method") == "tools/list":
+        return result(message, {"tools": [TOOL, WRITE]})
+    return legacy(fake, verb, headers, message)
+
+
+# acceptance 43, 55
+async def test_one_session_serves_all_calls_is_begun_again_once_it_is_forgotten_and_ended_at_the_end(
+    tmp_path: Path,
+) -> None:
+    forgotten: set[str] = set()
+
+    def forgets(fake: Fake, verb: str, headers: dict[str, str], message: dict[str, Any]) -> bytes | None:
+        if message.get("method") == "tools/call" and headers["mcp-session-id"] in forgotten:
+            return http(404)
+        return listing(fake, verb, headers, message)
+
+    async with faked(forgets) as fake:
+        async with registry(tmp_path / "state", {"old": ConnectorConfig(url=fake.url)}) as system:
+            catalogue = await catalogue_when(await started(system), listed("old"))
+            sandbox, journal = from_(system, Role.SANDBOX), from_(system, Role.JOURNAL)
+            for _ in range(50):
+                assert (await sandbox.ask(ReadTool("old", "get_it", b"{}"))).outcome is Outcome.OK
+            assert (await journal.ask(planned(catalogue, "old", "set_it"))).outcome is Outcome.OK
+            assert fake.methods.count("initialize") == 1
+            forgotten.add("s1")
+            assert (await journal.ask(planned(catalogue, "old", "set_it"))).outcome is Outcome.OK
+            assert (await sandbox.ask(ReadTool("old", "get_it", b"{}"))).outcome is Outcome.OK
+            assert fake.methods.count("initialize") == 2
+        assert fake.methods[-1] == "DELETE"
+        assert fake.seen[-1]["mcp-session-id"] == "s2"
+
+
+# acceptance 44
+async def test_a_write_whose_connection_broke_is_unknown_and_not_repeated_and_a_read_is_repeated_once(
+    tmp_path: Path,
+) -> None:
+    made: list[str] = []
+
+    def breaks(fake: Fake, verb: str, headers: dict[str, str], message: dict[str, Any]) -> bytes | None:
+        if message.get("method") == "tools/call":
+            made.append(message["params"]["name"])
+            return None
+        return listing(fake, verb, headers, message)
+
+    async with (
+        faked(breaks) as fake,
+        registry(tmp_path / "state", {"old": ConnectorConfig(url=fake.url)}) as system,
+    ):
+        catalogue = await catalogue_when(await started(system), listed("old"))
+        written = await from_(system, Role.JOURNAL).ask(planned(catalogue, "old", "set_it"))
+        assert written.outcome is Outcome.NO_REPLY
+        read = await from_(system, Role.SANDBOX).ask(ReadTool("old", "get_it", b"{}"))
+        assert read.outcome is Outcome.NO_REPLY
+    assert made == ["set_it", "get_it", "get_it"]
+
+
+# acceptance 56
+async def test_a_server_is_asked_for_its_era_once_and_again_where_that_proved_wrong(tmp_path: Path) -> None:
+    connectors: dict[str, ConnectorConfig] = {}
+    async with faked(listing) as fake:
+        connectors["old"] = ConnectorConfig(url=fake.url)
+        for _ in range(3):
+            async with registry(tmp_path / "state", connectors) as system:
+                await service_when(await started(system), "old", lambda found: found.era == "legacy")
+        assert fake.methods.count("server/discover") == 1
+        assert fake.methods.count("initialize") == 3
+    async with served(counter(("modern",))) as url:
+        async with registry(tmp_path / "state", {"old": ConnectorConfig(url=url)}) as system:
+            await service_when(await started(system), "old", lambda found: found.era == "modern")
 
 
 @pytest.mark.parametrize("answer", ["a stream that stays open", "a page"])

@@ -1,4 +1,4 @@
-"""The Streamable HTTP client: era by `server/discover`; a legacy session begins again after a 404 (acceptance 43)."""
+"""The Streamable HTTP client: era by `server/discover`; a forgotten legacy session begins again (acceptance 43)."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ class HttpClient:
         """Return the result's JSON text. Raises `RpcError`, `NotSent`, `NoReply`.
 
         `on_notification` takes what the server tells on the request's own stream. A session that the server forgot
-        (404: the request was not accepted) is begun again, and the request sent once more. Cancelling closes the
-        stream, which is the cancel of the modern era; a legacy server is told. A call whose headers the server finds
-        wrong (-32020: not carried out) is sent once more after a new look at the tools.
+        (the request was not accepted) is begun again, and the request sent once more. Cancelling closes the stream,
+        which is the cancel of the modern era; a legacy server is told. A call whose headers the server finds wrong
+        (-32020: not carried out) is sent once more after a new look at the tools.
         """
 
         async def send() -> Json:

@@ -36,8 +36,14 @@ _UNREACHED = (
 OnMessage = Callable[[Request | Notification], None]
 
 
+_FORGOTTEN = ("session", "not initialized")
+"""Words of a refusal that is about the session."""
+
+
 class SessionEnded(Exception):
-    """HTTP 404 for a session: the request was not accepted (spec 3.7)."""
+    """The server does not know the session, so the request was not accepted: HTTP 404 (spec 3.7), or a 400 that says so
+    and answers no request, as many servers do since the SDKs' examples did (acceptance 43).
+    """
 
 
 class Progress(msgspec.Struct, rename="camel"):
@@ -163,6 +169,10 @@ async def _read_response(
     answer = _response_in(body)
     if response.status_code in (429, 503):
         raise _refused(response, answer, body)
+    if response.status_code == 400 and post.in_session and (answer is None or answer.id is None):
+        refusal = _said(answer, body).lower()
+        if any(word in refusal for word in _FORGOTTEN):
+            raise SessionEnded
     if answer is not None and (answer.id == post.identity or (answer.id is None and answer.error is not None)):
         call.take_response(answer)
     elif 400 <= response.status_code < 500 or 300 <= response.status_code < 400:
@@ -174,10 +184,14 @@ async def _read_response(
 
 
 def _refused(response: httpx.Response, answer: Response | None, body: bytes) -> NotSent:
-    said = answer.error.message if answer is not None and answer.error is not None else _shown(body)
+    said = _said(answer, body)
     wait = response.headers.get("retry-after", "")
     retry_after = float(wait) if wait.isascii() and wait.isdigit() and len(wait) < 8 else None
     return NotSent(f"HTTP {response.status_code}: {said}", retry_after=retry_after, status=response.status_code)
+
+
+def _said(answer: Response | None, body: bytes) -> str:
+    return answer.error.message if answer is not None and answer.error is not None else _shown(body)
 
 
 async def read_chunks(response: httpx.Response, take: Callable[[bytes, trio.CancelScope], None]) -> None:
