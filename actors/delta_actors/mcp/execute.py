@@ -14,7 +14,7 @@ import trio
 
 from delta_actors.mcp.context import Asker, Channel, RequestContext
 from delta_actors.mcp.failures import failure_of, retry_after
-from delta_actors.mcp.methods import Method, Methods
+from delta_actors.mcp.methods import Methods
 from delta_actors.mcp.session_state import SessionState
 from delta_protocol.jsonrpc import INVALID_PARAMS, Json, encode_error, encode_result
 from delta_protocol.mcp import errors, outgoing
@@ -22,7 +22,7 @@ from delta_protocol.mcp.errors import RpcError
 from delta_protocol.mcp.incoming import IncomingCall
 from delta_protocol.mcp.outgoing import ServerIdentity
 from delta_protocol.mcp.questions import Question
-from delta_protocol.mcp.rounds import LIFETIME, read_rounds
+from delta_protocol.mcp.rounds import LIFETIME, Rounds, read_rounds
 from delta_protocol.mcp.versions import Era
 from delta_protocol.wire.message import Principal
 
@@ -53,6 +53,34 @@ class Running:
         """Cancel the request; nothing more is sent for it."""
         self.withdrawn = True
         self.scope.cancel()
+
+
+class _Asking:
+    """A modern request's questions: those with an answer go on, the first without one ends the round."""
+
+    def __init__(self, rounds: Rounds, scope: trio.CancelScope) -> None:
+        self.rounds = rounds
+        self.ended = False
+        self._scope = scope
+
+    async def ask(self, questions: Sequence[Question]) -> Sequence[Json]:
+        """Return the answers, if there are any."""
+        answers = self.rounds.take(questions)
+        if answers is None:
+            await self._end()
+            raise AssertionError("not reached")
+        await trio.lowlevel.checkpoint()
+        return answers
+
+    async def suspend(self, questions: Mapping[str, Question], state: str) -> None:
+        """End the round with questions and a state of the handler's own."""
+        self.rounds.suspend(questions, state)
+        await self._end()
+
+    async def _end(self) -> None:
+        self.ended = True
+        self._scope.cancel()
+        await trio.sleep_forever()
 
 
 @dataclass(slots=True)
@@ -107,14 +135,19 @@ class Executor:
         # One scope a request: entering one costs as much as the rest of a small call.
         scope = trio.CancelScope() if running is None else running.scope
         scope.deadline = context.deadline
+        asking: _Asking | None = None
         try:
             with scope:
                 method = self.methods.find(call)
                 if method.asks and call.era == "modern":
-                    result = await self._run_rounds(method, call, context)
-                else:
-                    result = await method.serve(call, context)
-                return Answer(encode_result(call.id, outgoing.shape(self.identity, call.era, call.method, result)))
+                    asking = self._asking(call, context, scope)
+                try:
+                    return self._result(call, await method.serve(call, context))
+                except Exception:
+                    if asking is None or not asking.ended:
+                        raise
+            if asking is not None and asking.ended:
+                return self._result(call, asking.rounds.result(self.state_key, call, principal.id, time.time()))
             return self._late(call)
         except trio.TooSlowError:
             return self._late(call)
@@ -127,35 +160,18 @@ class Executor:
         reason = f"{call.method} did not finish within {self.deadline:g} s"
         return error_answer(call, RpcError(errors.DEADLINE_EXCEEDED, reason))
 
-    async def _run_rounds(self, method: Method, call: IncomingCall, context: RequestContext) -> Json:
-        """Run the handler as far as its first question without an answer (spec 1.8)."""
+    def _result(self, call: IncomingCall, result: Json) -> Answer:
+        return Answer(encode_result(call.id, outgoing.shape(self.identity, call.era, call.method, result)))
+
+    def _asking(self, call: IncomingCall, context: RequestContext, scope: trio.CancelScope) -> _Asking:
+        """Let the handler run as far as its first question without an answer (spec 1.8), which cancels `scope`."""
         now = time.time()
         rounds = read_rounds(self.state_key, call, context.principal.id, now)
         self._redeem(rounds.nonce, now)
-        with trio.CancelScope() as asking:
-
-            async def ask(questions: Sequence[Question]) -> Sequence[Json]:
-                answers = rounds.take(questions)
-                if answers is None:
-                    asking.cancel()
-                    await trio.sleep_forever()
-                    raise AssertionError("not reached")
-                await trio.lowlevel.checkpoint()
-                return answers
-
-            async def suspend(questions: Mapping[str, Question], state: str) -> None:
-                rounds.suspend(questions, state)
-                asking.cancel()
-                await trio.sleep_forever()
-
-            context.answer_by(ask)
-            context.suspend_by(suspend, rounds.carried)
-            try:
-                return await method.serve(call, context)
-            except Exception:
-                if not asking.cancel_called:
-                    raise
-        return rounds.result(self.state_key, call, context.principal.id, now)
+        asking = _Asking(rounds, scope)
+        context.answer_by(asking.ask)
+        context.suspend_by(asking.suspend, rounds.carried)
+        return asking
 
     def _redeem(self, nonce: str, now: float) -> None:
         """Let every state count once. Raises `RpcError` for the second use."""

@@ -17,6 +17,7 @@ from hypercorn.events import Closed, RawData
 from hypercorn.events import Event as ConnectionEvent
 from hypercorn.protocol.events import Event, Request, StreamClosed
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
+from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.trio.tcp_server import MAX_RECV, TCPServer
 from wsproto.events import CloseConnection
@@ -133,35 +134,32 @@ class _Http1(H11Protocol):
             await self.send(RawData(data=data))
 
     async def _create_stream(self, request: h11.Request) -> None:
-        if not _wants_websocket(request):
-            task_group, self.task_group = self.task_group, cast("Any", self._applications)
-            try:
-                await super()._create_stream(request)
-            finally:
-                self.task_group = task_group
-            return
-        self.stream = _WebSocket(
+        websocket = _wants_websocket(request)
+        self.stream = (_WebSocket if websocket else HTTPStream)(
             self.app,
             self.config,
             self.context,
-            self.task_group,
+            self.task_group if websocket else cast("Any", self._applications),
             self.ssl,
             self.client,
             self.server,
             self.stream_send,
             STREAM_ID,
         )
-        self.connection = H11WSConnection(cast("h11.Connection", self.connection))
+        if websocket:
+            self.connection = H11WSConnection(cast("h11.Connection", self.connection))
         await self.stream.handle(
             Request(
                 stream_id=STREAM_ID,
                 headers=list(request.headers),
                 http_version=request.http_version.decode(),
-                method="GET",
+                method=request.method.decode("ascii").upper(),
                 raw_path=request.target,
                 state=self.connection_state,
             )
         )
+        self.keep_alive_requests += 1
+        await self.context.mark_request()
 
 
 class _Timer:
@@ -216,7 +214,8 @@ class _Timer:
     def _wait_until(self, due: float) -> None:
         # The task looks again when it wakes: a deadline that moves back with each request costs nothing.
         self._due = due
-        self._scope.deadline = min(self._scope.deadline, due)
+        if due < self._scope.deadline:
+            self._scope.deadline = due
 
     async def _run(self, close: Callable[[], Awaitable[None]]) -> None:
         while not self._over:

@@ -62,6 +62,11 @@ class Exchange:
         accepts = http_coding.read_accept(self.headers, settings.formats, asked_in)
         return accepts if settings.gzip else msgspec.structs.replace(accepts, gzip=False)
 
+    @property
+    def arrived(self) -> bool:
+        """Whether reading the body waits for nothing."""
+        return self._connection is not None and self._connection.whole
+
     async def read_body(self, max_body: int) -> bytes:
         """Return the whole body. Raises `HttpRefusal` (413) as soon as it passes the limit, `ClientLeft`."""
         parts: list[bytes] = []

@@ -43,6 +43,11 @@ class Inbox:
         self._gone = False
         self._closed = False
 
+    @property
+    def whole(self) -> bool:
+        """Whether the rest of the body is here."""
+        return bool(self._events) and not self._events[-1].get("more_body", False)
+
     async def put(self, event: dict[str, Any]) -> None:
         """Take an event of the connection; waits while the application reads too slowly."""
         if event["type"] == _LEFT:

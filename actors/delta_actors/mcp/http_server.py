@@ -127,15 +127,7 @@ class HttpServer:
             exchange.headers, settings.max_body, settings.formats, takes_gzip=settings.takes_gzip
         )
         accepts = exchange.accepts(settings, content.format)
-        message: Message | None = None
-        with trio.CancelScope(deadline=exchange.started + self._executor.deadline):
-            if content.length is not None and content.length <= _SMALL_BODY:
-                message = await self._read_message(exchange, content)
-            else:
-                with self._requests.take():
-                    message = await self._read_message(exchange, content)
-        if message is None:
-            raise too_late("the body did not arrive in time")
+        message = await self._read_message(exchange, content)
         era = http_ladder.era_of_post(message, exchange.headers)
         if "legacy" not in self._executor.eras or (era == "modern" and "modern" in self._executor.eras):
             await self._modern.serve(exchange, message, accepts)
@@ -143,12 +135,22 @@ class HttpServer:
             await self._legacy.serve(exchange, message, accepts)
 
     async def _read_message(self, exchange: Exchange, content: Content) -> Message:
-        limit = self._settings.max_body
-        body = http_coding.decode_body(content, await exchange.read_body(limit), limit)
+        body = http_coding.decode_body(content, await self._read_body(exchange, content), self._settings.max_body)
         try:
             return jsonrpc.parse(body)
         except Malformed as error:
             raise HttpRefusal(400, error.code, error.message, id=error.id) from None
+
+    async def _read_body(self, exchange: Exchange, content: Content) -> bytes:
+        limit = self._settings.max_body
+        if exchange.arrived:
+            return await exchange.read_body(limit)
+        with trio.CancelScope(deadline=exchange.started + self._executor.deadline):
+            if content.length is not None and content.length <= _SMALL_BODY:
+                return await exchange.read_body(limit)
+            with self._requests.take():
+                return await exchange.read_body(limit)
+        raise too_late("the body did not arrive in time")
 
 
 async def _lifespan(receive: AsgiReceive, send: AsgiSend) -> None:

@@ -54,6 +54,7 @@ class Tools:
         self._tasks = tasks
         self._size = size
         self._mirrors = source.mirrors if isinstance(source, MirroredTools) else None
+        self._scopes_of = source.scopes if isinstance(source, ScopedTools) else None
         self.methods: dict[str, Method] = {
             "tools/list": Method(self._list),
             "tools/call": Method(self._call, asks=True, scopes=self._scopes),
@@ -63,10 +64,12 @@ class Tools:
             self.methods[delta_mcp.DESCRIBE] = Method(self._describe, eras=("legacy",))
 
     def _scopes(self, call: IncomingCall) -> Sequence[str]:
+        if self._scopes_of is None:
+            return ()
         name = decode_member(call.params, "name")
         if self._meta is not None and name == meta_tools.CALL:
             name = json_object(decode_member(call.params, "arguments")).get("name")
-        return self.source.scopes(name) if isinstance(self.source, ScopedTools) and isinstance(name, str) else ()
+        return self._scopes_of(name) if isinstance(name, str) else ()
 
     def capabilities(self, era: Era) -> dict[str, Any]:  # noqa: ARG002 - the same in both
         """Return the tools capability."""
