@@ -19,8 +19,11 @@ from delta_actors.runtime import Actor, System, open_actors
 from delta_actors.sandbox import SandboxActor
 from delta_actors.transport import TransportActor
 from delta_protocol.config import ConnectorConfig, StackConfig
+from delta_protocol.supervision import Intensity
 from delta_protocol.wire.message import Role
 
+# Tests kill actors more often than the default puts up with; escalation has tests of its own.
+PATIENT = Intensity(max_restarts=1000)
 TICKET_PROGRAM = """\
 const t = await tickets.ticket.get("T-1");
 t.status = "closed";
@@ -168,7 +171,9 @@ async def open_house(
         http.setblocking(False)
         sockets: dict[str, dict[str, socket.socket]] = {Role.TRANSPORT: {"mcp": relay, "http": http}}
         try:
-            async with open_actors(actors, config=config, state_dir=state_dir, sockets=sockets) as system:
+            async with open_actors(
+                actors, config=config, state_dir=state_dir, sockets=sockets, intensity=PATIENT
+            ) as system:
                 yield House(system, path, system.addresses(Role.TRANSPORT)[0])
         finally:
             path.unlink()
