@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +28,9 @@ from delta_protocol.wire.table import INBOXES
 from delta_supervisor.cli.operator import OPERATOR, unwrapped
 from delta_supervisor.control.client import ControlClient
 from delta_supervisor.places import runtime_dir
-from tests.stack.harness import Stack, running
+from tests.stack.harness import Stack, prepared, running
 from tests.stack.probing import Probe
+from tests.stack.taken import PLANS
 
 DELTA = "d_aaaaaaaaaaaa"
 WRITE = WriteTool("probe", "update_item", b'{"id":"a","value":"forged"}', DELTA, f"{DELTA}:1.1", "k", "x")
@@ -70,3 +74,31 @@ def test_a_write_that_the_journal_did_not_plan_is_refused_and_a_forged_role_is_n
         assert probe.events("call", "update_item") == []
         assert stack.run("return (await probe.item.get('a')).value")["exit"] == 0
         assert [each["restarts"] for each in stack.status()["actors"]].count(0) == len(stack.status()["actors"])
+
+
+@contextmanager
+def taken(home: Path, config: str) -> Iterator[Stack]:
+    """Start a stack whose sandbox is an attacker's."""
+    with prepared(home, config) as stack:
+        with stack.log.open("ab") as log:
+            command = [sys.executable, "-m", "tests.stack.taken", str(home)]
+            stack.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=stack.env)
+        stack.wait_ready()
+        yield stack
+        assert stack.stop() == 0
+
+
+def test_a_sandbox_that_was_taken_over_can_neither_write_nor_pass_for_another_actor(home: Path) -> None:
+    probe = Probe(home / "probe")
+    with taken(home, "version = 1\n" + probe.config()) as stack:
+        told = stack.run("attack")["returned"]
+        assert told.pop("own link") == "let in"
+        assert {name for name, words in told.items() if words.startswith("WriteNotPlanned")} == {
+            "write",
+            "write as a read",
+        }
+        assert all(words.startswith(("WriteNotPlanned", "Refused")) for words in told.values()), told
+        for refusal in PLANS:
+            assert refusal in stack.run(refusal)["error"]["message"]
+        assert probe.events("call", "update_item") == []
+        assert all(each["restarts"] == 0 for each in stack.status()["actors"])
