@@ -7,11 +7,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from delta_protocol.catalogue.model import Catalogue
 from delta_protocol.catalogue.results import decoded
 from delta_protocol.changes.apply import Apply
 from delta_protocol.changes.model import CallState, DeltaState, Plan
+from delta_protocol.changes.plan import completed
+from delta_protocol.changes.readback import image_before
 from delta_protocol.changes.states import MAYBE_SENT, call_may_move, may_move
-from delta_protocol.changes.steps import Look, Pause, Reply, Save, Send, Step, Steps
+from delta_protocol.changes.steps import Look, Pause, Reply, Save, Send, Step, Steps, seen
 from delta_protocol.wire.message import Json
 from delta_protocol.wire.registry import Outcome, ToolReply
 from tests.journal.world import World
@@ -100,6 +103,14 @@ class Driver:
     @property
     def in_doubt(self) -> bool:
         return any(state in MAYBE_SENT for state in self.calls.values())
+
+
+def looked_up(plan: Plan, catalogue: Catalogue, world: World) -> Plan:
+    """Return the plan as the journal completes it, once it has read what the plan asks for."""
+    looks = [look for call in plan.calls for look in call.before_from]
+    replies = [_reply(world.reply(look.read.tool, json.loads(look.read.arguments.json))) for look in looks]
+    images = [image_before(seen(reply, look.read), look.read) for look, reply in zip(looks, replies, strict=True)]
+    return completed(plan, catalogue, [(look.entity, image) for look, image in zip(looks, images, strict=True)])
 
 
 def _reply(reply: ToolReply) -> Reply:

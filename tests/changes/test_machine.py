@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 from typing import Any
 
@@ -27,7 +28,7 @@ from delta_protocol.changes.states import CALL, DELTA, MADE
 from delta_protocol.changes.undo import build_undo, reads_needed
 from delta_protocol.codecs import exact_json
 from tests.changes.catalogues import catalogue
-from tests.changes.model_store import Crash, Driver, machine
+from tests.changes.model_store import Crash, Driver, looked_up, machine
 from tests.journal.world import World
 
 WORDS = st.sampled_from(["open", "closed", "late", "a", "b"])
@@ -90,10 +91,10 @@ def plain(world: World) -> Any:
     return [tickets, world.entities, sorted(json.dumps(each) for each in world.relations)]
 
 
-def made_of(recording: Recording) -> tuple[Plan, World]:
-    plan = build_plan(recording, catalogue())
+def made_of(recording: Recording, world: World | None = None) -> tuple[Plan, World]:
+    plan, world = build_plan(recording, catalogue()), world or world_of_two()
     verify(plan, catalogue())
-    return plan, world_of_two()
+    return looked_up(plan, catalogue(), world), world
 
 
 @QUIET
@@ -120,6 +121,29 @@ def test_applied_is_what_was_planned_and_undo_brings_back_what_was(recording: Re
     assert restored is not None
     world.next_id = 0
     assert plain(world) == plain(_world(before))
+
+
+@QUIET
+@given(programs(), st.sets(WORDS), st.sets(WORDS))
+def test_what_was_there_before_a_create_of_the_same_name_outlives_its_undo(
+    recording: Recording, entities: set[str], relations: set[str]
+) -> None:
+    """The store quietly keeps what it has, as the real one does."""
+    world = world_of_two()
+    for word, number in itertools.product(sorted(entities), (1, 2, 3)):
+        world.entities[f"{word}{number}"] = {"name": f"{word}{number}", "entityType": "x", "observations": []}
+    for word, number in itertools.product(sorted(relations), (1, 2, 3)):
+        world.relations.append({"from": f"{word}{number}", "to": "x", "relationType": "y"})
+    tickets, nodes, edges = copy.deepcopy(plain(world))
+    plan, world = made_of(recording, world)
+    driver = Driver(world)
+    assert driver.run(machine(plan).run()) is DeltaState.APPLIED
+    assert _undo(plan, driver) is DeltaState.APPLIED
+    after = plain(world)
+    if all(call.inverse is not None for call in plan.calls):
+        assert after == [tickets, nodes, edges]
+    assert all(after[1][name] == node for name, node in nodes.items())
+    assert set(edges) <= set(after[2])
 
 
 def _world(state: Any) -> World:
@@ -243,7 +267,7 @@ def test_past_a_call_that_cannot_be_undone_a_cancel_finishes_forward() -> None:
         Write(1, "tickets", "send_mail", pack({"to": "a", "text": "b"}), seq=1),
         Write(2, "tickets", "update_ticket", pack({"id": "T-1", "status": "x"}), seq=2),
     )
-    plan, world = made_of(Recording(writes=writes))
+    plan, world = build_plan(Recording(writes=writes), catalogue()), world_of_two()
     assert [call.reversibility for call in plan.calls] == [Reversibility.R3, Reversibility.R3]
     driver, steps = Driver(world), machine(plan)
 

@@ -36,6 +36,8 @@ from delta_protocol.changes.plan import build_plan, completed, place, plan_hash,
 from delta_protocol.codecs import exact_json
 from delta_protocol.errors import Invalid
 from tests.changes.catalogues import STRING, catalogue, tickets, tool
+from tests.changes.model_store import looked_up
+from tests.journal.world import World
 
 T1 = {
     "id": "T-1",
@@ -177,6 +179,8 @@ def test_creates_of_one_collection_join_where_the_tool_takes_many() -> None:
     plan = planned(writes=(*made, related))
     assert [tool for tool, _ in calls(plan)] == ["create_entities", "create_relations"]
     assert calls(plan)[0][1] == {"entities": entities}
+    assert plan.calls[0].inverse is None, "they may have been there already"
+    plan = looked_up(plan, catalogue(), World())
     assert plan.calls[0].inverse is not None
     assert json.loads(plan.calls[0].inverse.arguments.json) == {"entityNames": ["a", "b"]}
     hole = plan.calls[1].arguments.holes[1]
@@ -198,7 +202,7 @@ def test_direct_calls_stay_exactly_as_called_and_get_the_same_way_back() -> None
         ("update_ticket", {"id": "T-1", "status": "closed"}),
         ("update_ticket", {"id": "T-1", "status": "open"}),
     ]
-    assert all(call.reversibility is Reversibility.R1 and call.before_from is None for call in plan.calls)
+    assert all(call.reversibility is Reversibility.R1 and not call.before_from for call in plan.calls)
 
 
 def test_an_unread_file_asks_for_its_before_image_and_learns_from_it() -> None:
@@ -208,7 +212,7 @@ def test_an_unread_file_asks_for_its_before_image_and_learns_from_it() -> None:
             write(2, "write_file", {"path": "new.txt", "content": "x"}, "files"),
         )
     )
-    assert all(call.before_from is not None for call in plan.calls)
+    assert all(call.before_from for call in plan.calls)
     learned = [
         (EntityRef("files", "file", b'"a.txt"'), {"content": "old"}),
         (EntityRef("files", "file", b'"new.txt"'), NOTHING),
@@ -321,7 +325,7 @@ def test_an_element_that_was_added_unread_is_taken_back_only_where_it_was_seen_t
     plan = build_plan(Recording((), (ADDED,)), notes())
     (call,) = plan.calls
     assert call.inverse is None, "it may have been there already"
-    assert call.before_from is not None, "a look before the call decides"
+    assert call.before_from, "a look before the call decides"
     images: list[tuple[Any, bool]] = [
         ({"name": "Ada", "observations": ["a"]}, True),
         ({"name": "Ada", "observations": None}, True),
@@ -340,5 +344,5 @@ def test_an_element_that_the_answer_names_is_taken_back_without_a_look() -> None
     plan = planned(writes=(write(1, "add_comment", {"id": "T-1", "body": "hm"}),))
     (call,) = plan.calls
     assert call.inverse is not None
-    assert call.before_from is None
+    assert not call.before_from
     assert call.inverse.arguments.holes[0].parts == reference(1, ("id",)).parts

@@ -65,6 +65,30 @@ def test_server_memory_creates_entities_and_relations_and_undoes_them(home: Path
         assert stack.run("return await memory.read_graph({})")["returned"] == {"entities": [], "relations": []}
 
 
+def test_what_server_memory_held_already_outlives_the_undo_of_creating_it_again(home: Path) -> None:
+    """The server keeps quiet about an entity or relation that it has, and answers as if all were well."""
+    env = f"[connectors.memory.env]\nMEMORY_FILE_PATH = {json.dumps(str(home / 'memory.jsonl'))}\n"
+    ada = '{name: "Ada", entityType: "person", observations: ["writes programs"]}'
+    edge = '{from: "Ada", to: "Engine", relationType: "programs"}'
+    other = '{from: "Ada", to: "Babbage", relationType: "knows"}'
+    graph = "return await memory.read_graph({})"
+    with connected(home, "memory", npm("server-memory"), env=env, settings='mode = "full"') as stack:
+        applied(stack.run(f"await memory.create_entities({{entities: [{ada}]}});"))
+        applied(stack.run(f"await memory.create_relations({{relations: [{edge}]}});"))
+        before = stack.run(graph)["returned"]
+        twice = stack.run(f"await memory.create_entities({{entities: [{ada}]}}); // again")["delta"]
+        assert twice["undo"]["possible"] == 0
+        both = stack.run(
+            f"await memory.create_relations({{relations: [{edge}]}}); //again\n"
+            f"await memory.create_relations({{relations: [{other}]}});"
+        )["delta"]
+        stack.undo(twice["id"])
+        stack.undo(both["id"])
+        after = stack.run(f"{graph} // after")["returned"]
+        assert after["entities"] == before["entities"]
+        assert before["relations"][0] in after["relations"]
+
+
 def test_server_memory_adds_and_deletes_observations_by_their_own_tools_and_undoes_them(home: Path) -> None:
     store = home / "memory.jsonl"
     env = f"[connectors.memory.env]\nMEMORY_FILE_PATH = {json.dumps(str(store))}\n"

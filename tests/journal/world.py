@@ -153,8 +153,10 @@ class World:
         return "edited"
 
     def do_create_entities(self, entities: list[Any]) -> Any:
-        self.entities.update({each["name"]: each for each in entities})
-        return entities
+        # As the real server does: what is there already stays as it is, and the answer names only what is new.
+        new = [each for each in entities if each["name"] not in self.entities]
+        self.entities.update({each["name"]: each for each in new})
+        return new
 
     def do_delete_entities(self, entityNames: list[str]) -> Any:
         for name in entityNames:
@@ -165,8 +167,9 @@ class World:
         return {"entities": [self.entities[name] for name in names if name in self.entities], "relations": []}
 
     def do_create_relations(self, relations: list[Any]) -> Any:
-        self.relations += relations
-        return relations
+        new = [each for each in relations if each not in self.relations]
+        self.relations += new
+        return new
 
     def do_delete_relations(self, relations: list[Any]) -> Any:
         self.relations = [each for each in self.relations if each not in relations]

@@ -9,9 +9,10 @@ from delta_actors.journal.connectors import Connectors
 from delta_protocol.catalogue import arguments, effects
 from delta_protocol.catalogue.model import Catalogue, Connector, Effect, Tool, find_tool
 from delta_protocol.changes.holes import unpack, writes_of
-from delta_protocol.changes.images import UNKNOWN, Image
+from delta_protocol.changes.images import UNKNOWN, Image, entity_name
 from delta_protocol.changes.model import EntityRef, Plan, PlannedCall, ReadBack
 from delta_protocol.changes.plan import completed, verify
+from delta_protocol.changes.readback import image_before
 from delta_protocol.changes.steps import Look, seen
 from delta_protocol.config import LimitsConfig
 from delta_protocol.errors import Invalid, LimitExceeded, NotFound
@@ -31,14 +32,14 @@ async def taken_in(plan: Plan, catalogue: Catalogue, connectors: Connectors, lim
     for call in plan.calls:
         check_effect(call, tool_of(catalogue, call))
         check_arguments(call, tool_of(catalogue, call))
-    wanted = {call.before_from: call.entity for call in plan.calls if call.before_from is not None and call.entity}
+    wanted = {entity_name(look.entity): look for call in plan.calls for look in call.before_from}
     if not wanted:
         return plan
     learned: list[tuple[EntityRef, Any]] = []
-    for read, entity in wanted.items():
-        image = await read_image(connectors, entity.connector, read)
+    for look in wanted.values():
+        image = image_before(await read_image(connectors, look.entity.connector, look.read), look.read)
         if image is not UNKNOWN:
-            learned.append((entity, image))
+            learned.append((look.entity, image))
     return completed(plan, catalogue, learned)
 
 

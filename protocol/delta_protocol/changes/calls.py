@@ -47,6 +47,10 @@ def complete(draft: Draft, number: int, images: Images) -> PlannedCall:
         )
     entity = _entity(connector, bound)
     image = images.of(entity)
+    if bound.operation == "delete":
+        for key in bound.keys:
+            if (deleted := entity_of(connector, bound.collection, key)) is not None:
+                images.delete(deleted)
     operation = _operation(bound, image)
     return PlannedCall(
         number=number,

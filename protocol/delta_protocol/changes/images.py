@@ -27,6 +27,7 @@ class Images:
     """Before-images by entity. A value is the decoded entity or `NOTHING`."""
 
     _known: dict[str, Any] = field(default_factory=dict[str, Any])
+    _deleted: set[str] = field(default_factory=set[str])
 
     def learn(self, entity: EntityRef, image: Any) -> None:  # noqa: ANN401 - a JSON value or NOTHING
         """Keep the first image of the entity; later ones would show our own changes."""
@@ -35,6 +36,14 @@ class Images:
     def of(self, entity: EntityRef | None) -> Any:  # noqa: ANN401 - a JSON value, NOTHING or UNKNOWN
         """Return the entity's image."""
         return UNKNOWN if entity is None else self._known.get(entity_name(entity), UNKNOWN)
+
+    def delete(self, entity: EntityRef) -> None:
+        """Keep that a call of the plan deletes the entity: a later one finds nothing there."""
+        self._deleted.add(entity_name(entity))
+
+    def was_deleted(self, entity: EntityRef) -> bool:
+        """Return whether an earlier call of the plan deletes the entity."""
+        return entity_name(entity) in self._deleted
 
     @classmethod
     def of_preconditions(cls, preconditions: Iterable[Precondition]) -> Images:
@@ -64,6 +73,17 @@ def reader(collection: Collection, key: Tree) -> ReadBack | None:
     if collection.get is None or key is None:
         return None
     return ReadBack(collection.get.tool, pack(key_arguments(collection.get, key)), entity_path(collection.get))
+
+
+def listed(collection: Collection, items: tuple[dict[str, Tree], ...], *, absent: bool) -> ReadBack | None:
+    """Return the read of the whole list that must hold `items`, or none of them; None where there is no such list."""
+    lister = collection.list
+    if lister is None or lister.cursor is not None or not items:
+        return None
+    pairs = tuple(("", pack(item[""] if set(item) == {""} else item)) for item in items)
+    if absent:
+        return ReadBack(lister.tool, pack({}), lister.result, lacks=pairs)
+    return ReadBack(lister.tool, pack({}), lister.result, contains=pairs)
 
 
 def field_of(image: Any, name: str) -> tuple[bool, Any]:  # noqa: ANN401 - any JSON value

@@ -6,6 +6,7 @@ not. Pure; everything follows from the tool, its arguments, the catalogue and th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,17 @@ from delta_protocol.changes import binding as bind
 from delta_protocol.changes.binding import Bound
 from delta_protocol.changes.definitions import required_parameters, takes_null
 from delta_protocol.changes.holes import Tree, fillers, pack, reference
-from delta_protocol.changes.images import NOTHING, UNKNOWN, Images, entity_of, field_of, is_known
-from delta_protocol.changes.model import Inverse, Path, ReadBack, Reversibility
+from delta_protocol.changes.images import (
+    NOTHING,
+    UNKNOWN,
+    Images,
+    entity_of,
+    field_of,
+    is_known,
+    listed,
+    reader,
+)
+from delta_protocol.changes.model import BeforeRead, Inverse, Path, Reversibility
 from delta_protocol.changes.redaction import is_secret, secrets_in
 from delta_protocol.changes.words import article
 from delta_protocol.codecs.exact_json import is_array, is_object
@@ -23,15 +33,15 @@ from delta_protocol.codecs.exact_json import is_array, is_object
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The class of a call with its inverse, or why there is none. `needs`: the read that would give a before-image."""
+    """The class of a call with its inverse, or why there is none. `needs`: the reads that would give before-images."""
 
     reversibility: Reversibility
     inverse: Inverse | None = None
     because: str | None = None
-    needs: ReadBack | None = None
+    needs: tuple[BeforeRead, ...] = ()
 
 
-def _never(because: str, needs: ReadBack | None = None) -> Way:
+def _never(because: str, needs: tuple[BeforeRead, ...] = ()) -> Way:
     return Way(Reversibility.R3, None, because, needs)
 
 
@@ -45,9 +55,9 @@ def way_back(connector: Connector, tool: str, bound: Bound | None, number: int, 
     image = images.of(entity_of(connector, bound.collection, bound.key))
     match bound.operation:
         case "create":
-            return _of_create(bound, bound.binding, number)
+            return _of_create(connector, bound, bound.binding, number, images)
         case "upsert" if image is NOTHING:
-            return _of_create(bound, bound.collection.create or bound.binding, number)
+            return _of_create(connector, bound, bound.collection.create or bound.binding, number, images)
         case "update" | "upsert":
             return _of_update(connector, bound, image)
         case "edit":
@@ -57,28 +67,26 @@ def way_back(connector: Connector, tool: str, bound: Bound | None, number: int, 
         case "add":
             return _of_add(connector, bound, number, images)
         case "remove":
-            return _of_remove(bound, image)
+            return _of_remove(connector, bound, image)
         case _:
-            return _of_change(bound, image)
+            return _of_change(connector, bound, image)
 
 
-def _reader(collection: Collection, key: Tree) -> ReadBack | None:
-    if collection.get is None:
-        return None
-    return ReadBack(
-        collection.get.tool, pack(bind.key_arguments(collection.get, key)), bind.entity_path(collection.get)
-    )
+def _looks(connector: Connector, collection: Collection, key: Tree) -> tuple[BeforeRead, ...]:
+    """Return the read that shows the entity, none where there is none or its key is not known yet."""
+    entity, read = entity_of(connector, collection, key), reader(collection, key)
+    return () if entity is None or read is None else (BeforeRead(entity, read),)
 
 
-def _unread(bound: Bound, image: Any, tool: str) -> Way | None:  # noqa: ANN401 - an image
+def _unread(connector: Connector, bound: Bound, image: Any, tool: str) -> Way | None:  # noqa: ANN401 - an image
     if is_known(image):
         return None
     if image is NOTHING:
         return _never(f"there was no {bound.collection.noun} to put back")
-    read = _reader(bound.collection, bound.key)
-    if read is None:
+    looks = _looks(connector, bound.collection, bound.key)
+    if not looks:
         return _never(f"no tool reads what {tool} changes")
-    return _never(f"what it was before {tool} could not be read", read)
+    return _never(f"what it was before {tool} could not be read", looks)
 
 
 def _of_update(connector: Connector, bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image
@@ -86,7 +94,7 @@ def _of_update(connector: Connector, bound: Bound, image: Any) -> Way:  # noqa: 
     if bound.rest:
         extra = ", ".join(f"`{name}`" for name in bound.rest)
         return _never(f"what {extra} of {tool} does is not a field that could be put back")
-    unread = _unread(bound, image, tool)
+    unread = _unread(connector, bound, image, tool)
     if unread is not None:
         return unread
     earlier: dict[str, Any] = {}
@@ -110,7 +118,7 @@ def _of_edit(connector: Connector, bound: Bound, image: Any) -> Way:  # noqa: AN
     update = bound.collection.update
     if update is None:
         return _never(f"no tool writes a whole {bound.collection.noun} back")
-    unread = _unread(bound, image, bound.binding.tool)
+    unread = _unread(connector, bound, image, bound.binding.tool)
     if unread is not None:
         return unread
     fields = {name: field_of(image, name)[1] for name in update.fields if field_of(image, name)[0]}
@@ -120,11 +128,14 @@ def _of_edit(connector: Connector, bound: Bound, image: Any) -> Way:  # noqa: AN
     return _of_update(connector, whole, image)
 
 
-def _of_create(bound: Bound, create: Binding, number: int) -> Way:
+def _of_create(connector: Connector, bound: Bound, create: Binding, number: int, images: Images) -> Way:
     collection = bound.collection
     delete = collection.delete
     if delete is None:
         return _never(f"no tool deletes what {create.tool} makes")
+    older = _older(connector, bound, create, delete, images)
+    if older is not None:
+        return older
     if delete.content is not None:
         arguments = bind.delete_arguments(delete, (), bound.items)
     else:
@@ -133,6 +144,36 @@ def _of_create(bound: Bound, create: Binding, number: int) -> Way:
             return _never(f"{delete.tool} cannot name what {create.tool} makes")
         arguments = bind.delete_arguments(delete, keys, ())
     return Way(Reversibility.R0, Inverse(delete.tool, pack(arguments), f"by {delete.tool}"))
+
+
+def _older(connector: Connector, bound: Bound, create: Binding, delete: Binding, images: Images) -> Way | None:
+    """Return why `delete` might take away what was there before the call; None where nothing says so.
+
+    Servers there are that quietly keep what they have. What names itself must therefore have been seen to be absent,
+    where anything shows that.
+    """
+    unknown: list[BeforeRead] = []
+    for look in _looks_at_new(connector, bound, delete):
+        image = images.of(look.entity)
+        if image is UNKNOWN:
+            unknown.append(look)
+        elif image is not NOTHING and not images.was_deleted(look.entity):
+            return _never(f"it was there before: {delete.tool} would take away more than was made")
+    if unknown:
+        return _never(f"whether it was there before {create.tool} is not known", tuple(unknown))
+    return None
+
+
+def _looks_at_new(connector: Connector, bound: Bound, delete: Binding) -> Iterator[BeforeRead]:
+    collection = bound.collection
+    names = bound.items if delete.content is not None else bound.keys
+    for name in names:
+        entity = entity_of(connector, collection, name)
+        item = name if is_object(name) else {collection.key: name}
+        read = reader(collection, name) if delete.content is None else None
+        read = read or listed(collection, (item,), absent=True)
+        if entity is not None and read is not None:
+            yield BeforeRead(entity, read)
 
 
 def _made_keys(collection: Collection, create: Binding, count: int, number: int) -> tuple[Tree, ...]:
@@ -164,8 +205,8 @@ def _of_delete(connector: Connector, bound: Bound, images: Images) -> Way:
         return Way(Reversibility.R0, Inverse(create.tool, pack(arguments), f"by {create.tool}"))
     found = [images.of(entity_of(connector, collection, key)) for key in bound.keys]
     if UNKNOWN in found:
-        read = _reader(collection, bound.key) if len(bound.keys) == 1 else None
-        return _never(f"what {tool} deletes could not be read before", read)
+        looks = _looks(connector, collection, bound.key) if len(bound.keys) == 1 else ()
+        return _never(f"what {tool} deletes could not be read before", looks)
     there = [image for image in found if is_known(image)]
     if not there:
         return _never(f"there is no {collection.noun} to delete")
@@ -206,7 +247,7 @@ def _of_add(connector: Connector, bound: Bound, number: int, images: Images) -> 
     made_here = any(True for _ in fillers(bound.key))
     if named and not made_here:
         # What the answer names was made by the call; what the caller names may have been there already.
-        held = _held(bound, named, images.of(entity_of(connector, bound.collection, bound.key)), remove.tool)
+        held = _held(connector, bound, named, images.of(entity_of(connector, bound.collection, bound.key)), remove.tool)
         if held is not None:
             return held
     keys: list[Tree] = []
@@ -219,7 +260,13 @@ def _of_add(connector: Connector, bound: Bound, number: int, images: Images) -> 
     return Way(Reversibility.R0, Inverse(remove.tool, pack(arguments), f"by {remove.tool}"))
 
 
-def _held(bound: Bound, named: list[Tree], image: Any, remove: str) -> Way | None:  # noqa: ANN401 - an image
+def _held(
+    connector: Connector,
+    bound: Bound,
+    named: list[Tree],
+    image: Any,  # noqa: ANN401 - an image
+    remove: str,
+) -> Way | None:
     """Return why `remove` might take away an element that was there before; None where all were known to be absent."""
     elements = bound.elements
     assert elements is not None
@@ -227,8 +274,8 @@ def _held(bound: Bound, named: list[Tree], image: Any, remove: str) -> Way | Non
         return None
     name = elements.field
     if image is UNKNOWN:
-        read = None if bound.key is None else _reader(bound.collection, bound.key)
-        return _never(f"whether `{name}` held it before {bound.binding.tool} is not known", read)
+        looks = _looks(connector, bound.collection, bound.key)
+        return _never(f"whether `{name}` held it before {bound.binding.tool} is not known", looks)
     had, array = field_of(image, name)
     if not had or not (array is None or is_array(array)):
         return _never(f"reading {article(bound.collection.noun)} does not show what `{name}` held before")
@@ -238,7 +285,7 @@ def _held(bound: Bound, named: list[Tree], image: Any, remove: str) -> Way | Non
     return None
 
 
-def _of_remove(bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image
+def _of_remove(connector: Connector, bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image
     elements = bound.elements
     assert elements is not None
     add = elements.add
@@ -247,7 +294,7 @@ def _of_remove(bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image
     if elements.key == "":
         items: list[dict[str, Tree]] = [{"": key} for key in bound.element_keys]
     else:
-        unread = _unread(bound, image, bound.binding.tool)
+        unread = _unread(connector, bound, image, bound.binding.tool)
         if unread is not None:
             return unread
         before = [element_by_key(image, elements.field, elements.key, key) for key in bound.element_keys]
@@ -270,10 +317,10 @@ def element_by_key(image: Any, name: str, key: str, wanted: Tree) -> Any:  # noq
     return next((item for item in array if is_object(item) and item.get(key) == wanted), None)
 
 
-def _of_change(bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image
+def _of_change(connector: Connector, bound: Bound, image: Any) -> Way:  # noqa: ANN401 - an image
     elements = bound.elements
     assert elements is not None
-    unread = _unread(bound, image, bound.binding.tool)
+    unread = _unread(connector, bound, image, bound.binding.tool)
     if unread is not None:
         return unread
     wanted = bound.element_keys[0] if len(bound.element_keys) == 1 else None

@@ -173,6 +173,13 @@ class ReadBack(msgspec.Struct, frozen=True, array_like=True):
     """The tool changes the entity in its own way (`edit_file`): the reader must show something else than before."""
 
 
+class BeforeRead(msgspec.Struct, frozen=True, array_like=True):
+    """The read that gives an entity's before-image. With `lacks`: it is not there if the list holds no such element."""
+
+    entity: EntityRef
+    read: ReadBack
+
+
 class PlannedCall(msgspec.Struct, frozen=True, array_like=True):
     """One call of a plan. `number` is 1-based; holes refer to lower numbers only."""
 
@@ -198,9 +205,8 @@ class PlannedCall(msgspec.Struct, frozen=True, array_like=True):
     """Which of the recording's writes this call makes, and where each one's own result lies in the call's decoded
     result.
     """
-    before_from: ReadBack | None = None
-    """No before-image is known yet: the journal reads it with this when the plan is handed in, and completes the
-    call.
+    before_from: tuple[BeforeRead, ...] = ()
+    """What is not known yet of the entities: the journal reads it when the plan is handed in, and completes the call.
     """
 
 

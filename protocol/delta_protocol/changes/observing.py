@@ -8,7 +8,7 @@ from delta_protocol.catalogue.model import Collection
 from delta_protocol.changes import binding as bind
 from delta_protocol.changes.binding import Bound
 from delta_protocol.changes.holes import Tree, pack, reference
-from delta_protocol.changes.images import NOTHING, field_of, is_known
+from delta_protocol.changes.images import NOTHING, field_of, is_known, listed
 from delta_protocol.changes.inverses import result_path
 from delta_protocol.changes.model import ReadBack
 from delta_protocol.changes.redaction import is_secret
@@ -37,7 +37,7 @@ def probe(bound: Bound, number: int, image: object) -> ReadBack | None:
     Never refers to the call's own result, which is what was lost.
     """
     if bound.operation == "create" and not bound.keys:
-        return _listed(bound.collection, bound.items, absent=False)
+        return listed(bound.collection, bound.items, absent=False)
     if bound.operation == "add":
         return _elements(bound, None)
     return read_back(bound, number, image)
@@ -76,26 +76,16 @@ def _created(bound: Bound, number: int) -> ReadBack | None:
     if get is not None and get.many and bound.keys and get.key is not None:
         contains = tuple(("", pack(item)) for item in bound.items)
         return ReadBack(get.tool, pack({get.key: list(bound.keys)}), bind.list_path(get), contains=contains)
-    return _listed(collection, bound.items, absent=False)
+    return listed(collection, bound.items, absent=False)
 
 
 def _gone(bound: Bound) -> ReadBack | None:
     collection, get = bound.collection, bound.collection.get
     if bound.items:
-        return _listed(collection, bound.items, absent=True)
+        return listed(collection, bound.items, absent=True)
     if get is not None and bound.key is not None:
         return ReadBack(get.tool, pack(bind.key_arguments(get, bound.key)), bind.entity_path(get), absent=True)
-    return _listed(collection, tuple({collection.key: key} for key in bound.keys), absent=True)
-
-
-def _listed(collection: Collection, items: tuple[dict[str, Tree], ...], *, absent: bool) -> ReadBack | None:
-    lister = collection.list
-    if lister is None or lister.cursor is not None or not items:
-        return None
-    pairs = tuple(("", pack(item[""] if set(item) == {""} else item)) for item in items)
-    if absent:
-        return ReadBack(lister.tool, pack({}), lister.result, lacks=pairs)
-    return ReadBack(lister.tool, pack({}), lister.result, contains=pairs)
+    return listed(collection, tuple({collection.key: key} for key in bound.keys), absent=True)
 
 
 def _elements(bound: Bound, number: int | None) -> ReadBack | None:

@@ -69,7 +69,7 @@ def _order(calls: list[Gathered], images: Images) -> list[int]:
         after = frozenset(maker[write] for write in used if maker[write] != index)
         operation = call.bound.operation if call.bound is not None else "call"
         group = {"upsert": "update", "edit": "update", "change": "update"}.get(operation, operation)
-        final = way.reversibility is Reversibility.R3 and way.needs is None
+        final = way.reversibility is Reversibility.R3 and not way.needs
         items.append(Item(call.seq, group, final, after, subject, call.connector.name, opaque))
     order = ordered(items)
     if len(order) != len(calls):

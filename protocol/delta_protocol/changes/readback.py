@@ -54,6 +54,17 @@ def image_at(result: Any, read: ReadBack) -> Any:  # noqa: ANN401 - a JSON value
     return image if found and image is not None else NOTHING
 
 
+def image_before(now: Any, read: ReadBack) -> Any:  # noqa: ANN401 - images
+    """Return the before-image that the answer to a `BeforeRead` gives: an entity without a reader of its own is known
+    by its place in a list, which is then its image."""
+    if not read.lacks or not is_known(now):
+        return now
+    if not all(countable(now, name) for name, _ in read.lacks):
+        return UNKNOWN
+    there = any(count(now, name, unpack(element)) for name, element in read.lacks)
+    return now if there else NOTHING
+
+
 def judge(expected: Expected, now: Any, before: Any) -> tuple[Verdict, str]:  # noqa: ANN401 - images
     """Return what the image `now` says about a call, with the difference in words."""
     if expected.anything:
