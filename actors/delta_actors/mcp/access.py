@@ -13,6 +13,7 @@ import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import trio
@@ -113,6 +114,7 @@ def token_hash(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+@lru_cache(maxsize=1024)
 def is_local(address: str | None) -> bool:
     """Whether a peer is of this machine; one without an address came over a socket in the file system."""
     if address is None:

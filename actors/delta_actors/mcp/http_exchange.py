@@ -120,6 +120,11 @@ class Exchange:
             nursery.start_soon(self._watch, left)
             await work()
 
+    def settle(self) -> None:
+        """Watch and keep waiting no longer: the answer is on its way, and with it the client is told to leave."""
+        if self._connection is not None:
+            self._connection.dismiss()
+
     async def _watch(self, left: Callable[[], None] | None) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass

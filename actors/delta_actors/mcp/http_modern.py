@@ -73,6 +73,7 @@ class ModernEra:
         answer = await self._executor.execute(
             call, reply, None, exchange.principal, conversation, started=exchange.started, running=running
         )
+        exchange.settle()
         if not running.withdrawn:
             await reply.finish(answer)
 

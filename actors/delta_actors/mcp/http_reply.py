@@ -106,7 +106,12 @@ class Reply:
 
     async def finish(self, answer: Answer) -> None:
         """Send the response, and nothing after it."""
-        async with self._lock:
+        # `async with` gives up a turn of the loop also for a lock that is free.
+        if self._lock.locked():
+            await self._lock.acquire()
+        else:
+            self._lock.acquire_nowait()
+        try:
             self._ended = True
             if self._streaming or not self._accepts.json:
                 await self._start_stream()
@@ -116,6 +121,8 @@ class Reply:
             if answer.retry_after is not None:
                 headers.append((b"retry-after", str(max(1, round(answer.retry_after))).encode()))
             await send_answer(self._send, status_of(self._era, answer.code), answer.text, self._accepts, headers)
+        finally:
+            self._lock.release()
 
     async def end(self) -> None:
         """End a stream that has no response."""

@@ -6,8 +6,6 @@ Every request: source (403), path (404), method (405), rate (429), credentials (
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 import trio
@@ -73,18 +71,13 @@ class HttpServer:
         """Serve one ASGI scope."""
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
-        elif scope["type"] == "http":
-            with self._counted():
-                await self._serve(Exchange(scope, receive, send, trio.current_time()))
-        else:
-            with self._counted():
-                await self._websockets.serve(scope, receive, send)
-
-    @contextmanager
-    def _counted(self) -> Generator[None, None, None]:
+            return
         self._serving += 1
         try:
-            yield
+            if scope["type"] == "http":
+                await self._serve(Exchange(scope, receive, send, trio.current_time()))
+            else:
+                await self._websockets.serve(scope, receive, send)
         finally:
             self._serving -= 1
             if not self._serving:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Collection
+from functools import lru_cache
 
 import msgspec
 
@@ -22,6 +23,8 @@ WORTH_GZIP = 500
 """Bytes below which gzip saves nothing that matters."""
 
 _LEVEL = 4
+_USUAL = 512
+"""Characters of `Accept` and `Accept-Encoding` beyond which what they say is not remembered."""
 _GZIP_WINDOW = 31
 _TAKES_GZIP = (b"accept-encoding", b"gzip")
 _DECODE = {Format.COMPACT: compact.decode, Format.CBOR: cbor.decode}
@@ -78,16 +81,22 @@ def read_accept(headers: Headers, formats: Collection[Format] = (), asked_in: Fo
     Without `Accept` everything is allowed, and the answer comes as the request did (`asked_in`). Refuses with 406 where
     nothing offered is allowed.
     """
-    gzipped = _allows_gzip(headers.all("accept-encoding"))
-    values = headers.all("accept")
-    if not values:
-        return Accepts(True, True, asked_in, gzipped)
-    value = ",".join(values)
-    chosen = negotiate.of_accept(value, {Format.JSON, *formats})
-    accepts = Accepts(chosen is not None, negotiate.allows(value, "text/event-stream"), chosen or Format.JSON, gzipped)
+    types, codings = ",".join(headers.all("accept")), ",".join(headers.all("accept-encoding"))
+    # A client says the same each time.
+    read = _read_accept if len(types) + len(codings) <= _USUAL else _read_accept.__wrapped__
+    accepts = read(types, codings, frozenset((Format.JSON, *formats)), asked_in)
     if not (accepts.json or accepts.sse):
         raise HttpRefusal(406, INVALID_REQUEST, f"Accept must allow {_named(formats)} or text/event-stream")
     return accepts
+
+
+@lru_cache(maxsize=256)
+def _read_accept(types: str, codings: str, formats: frozenset[Format], asked_in: Format) -> Accepts:
+    gzipped = negotiate.allows_token(codings, "gzip")
+    if not types:
+        return Accepts(True, True, asked_in, gzipped)
+    chosen = negotiate.of_accept(types, formats)
+    return Accepts(chosen is not None, negotiate.allows(types, "text/event-stream"), chosen or Format.JSON, gzipped)
 
 
 def decode_body(content: Content, body: bytes, max_body: int) -> bytes:
@@ -123,11 +132,6 @@ def encode_body(accepts: Accepts, text: bytes) -> tuple[bytes, list[tuple[bytes,
 
 def _named(formats: Collection[Format]) -> str:
     return " or ".join(negotiate.CONTENT_TYPES[each] for each in (Format.JSON, *formats))
-
-
-def _allows_gzip(values: list[str]) -> bool:
-    """Whether gzip is among the codings, or a star is, with a quality above 0; a missing header asks for none."""
-    return negotiate.allows_token(",".join(values), "gzip")
 
 
 def _unzip(body: bytes, limit: int) -> bytes:

@@ -137,11 +137,11 @@ def accept_modern(request: Request, headers: Headers) -> IncomingCall:
     something else than the body, -32022 for a version we do not speak.
     """
     try:
-        params, _, version = incoming.read_modern_claim(request)
+        params, meta, version = incoming.read_modern_claim(request)
         _require(headers, versions.HEADER_VERSION, version)
         _require(headers, versions.HEADER_METHOD, request.method)
         _check_name(request, params, headers)
-        call = incoming.read_modern(request)
+        call = incoming.modern_call(request, params, meta, version)
     except RpcError as error:
         raise HttpRefusal.from_rpc(400, error, request.id) from None
     if request.method != "tools/call":

@@ -102,7 +102,11 @@ def read_modern(request: Request) -> IncomingCall:
 
     Raises `RpcError`: -32602 naming the missing keys, -32022 for a version we do not speak.
     """
-    params, meta, version = read_modern_claim(request)
+    return modern_call(request, *read_modern_claim(request))
+
+
+def modern_call(request: Request, params: RawObject, meta: RawObject, version: str) -> IncomingCall:
+    """Return the modern request behind a claim that was read. Raises `RpcError` -32022 for a version we do not know."""
     if version not in versions.MODERN_VERSIONS:
         raise unsupported_version(version)
     client = decode_member(meta, versions.META_CLIENT_INFO)
