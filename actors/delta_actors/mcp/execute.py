@@ -7,7 +7,7 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -16,10 +16,11 @@ from delta_actors.mcp.context import Asker, Channel, RequestContext
 from delta_actors.mcp.failures import failure_of, retry_after
 from delta_actors.mcp.methods import Methods
 from delta_actors.mcp.session_state import SessionState
-from delta_protocol.jsonrpc import INVALID_PARAMS, Json, encode_error, encode_result
-from delta_protocol.mcp import errors, outgoing
+from delta_protocol.codecs.negotiate import Format
+from delta_protocol.jsonrpc import INVALID_PARAMS, Json, Request, encode_error, encode_result
+from delta_protocol.mcp import delta_mcp, errors, outgoing
 from delta_protocol.mcp.errors import RpcError
-from delta_protocol.mcp.incoming import IncomingCall
+from delta_protocol.mcp.incoming import IncomingCall, LegacySession
 from delta_protocol.mcp.outgoing import ServerIdentity
 from delta_protocol.mcp.questions import Question
 from delta_protocol.mcp.rounds import LIFETIME, Rounds, read_rounds
@@ -86,7 +87,7 @@ class _Asking:
 @dataclass(slots=True)
 class Executor:
     """Answers requests of both eras by one table of methods. `logs`: whether handlers' log messages are sent; `eras`:
-    which are served; `delta_mcp`: whether clients of delta-mcp 0.x are met in their own way on lines.
+    which are served; `delta_mcp`: whether clients of delta-mcp 0.x are met in their own way.
 
     Between requests it keeps only which sealed states were used. `state_key` seals them: with the same key, another
     server can go on with a request that this one began.
@@ -101,6 +102,17 @@ class Executor:
     delta_mcp: bool = False
     _redeemed: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def begin(
+        self, request: Request, session: LegacySession, formats: Collection[Format]
+    ) -> tuple[LegacySession, Format, Json]:
+        """Return the session that an `initialize` opens, the encoding that its peer was promised of `formats` and JSON,
+        and the result. `session` is what the request says in the standard's words."""
+        peer = delta_mcp.opened(request, session, formats) if self.delta_mcp else None
+        if peer is not None:
+            return *peer, delta_mcp.initialize_result(self.identity, formats, peer[1])
+        capabilities = self.methods.capabilities("legacy")
+        return session, Format.JSON, outgoing.initialize_result(self.identity, session.version, capabilities)
 
     async def execute(
         self,

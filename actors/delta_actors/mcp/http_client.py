@@ -22,10 +22,12 @@ from delta_actors.mcp.http_parameters import HttpParameters as HttpParameters
 from delta_actors.mcp.http_wire import ERROR_BODY, Post, SessionEnded, exchange, posted, read_bounded
 from delta_actors.mcp.sse_client import REFUSED, open_sse
 from delta_protocol import jsonrpc
+from delta_protocol.codecs.negotiate import Format
 from delta_protocol.jsonrpc import METHOD_NOT_FOUND, Json, Notification, Request
-from delta_protocol.mcp import disclosure, handshake, versions
+from delta_protocol.mcp import delta_mcp, disclosure, handshake, versions
 from delta_protocol.mcp.errors import HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, McpError, NoReply, NotSent, RpcError
 from delta_protocol.mcp.handshake import Agreement, ClientIdentity, NotUnderstood
+from delta_protocol.mcp.http_coding import encode_request
 from delta_protocol.mcp.http_ladder import encode_header_value
 from delta_protocol.mcp.incoming import decode_member, read_object
 from delta_protocol.mcp.outgoing import cancelled_notification
@@ -63,6 +65,7 @@ class HttpClient:
         self.on_notification: OnNotification = lambda _method, _params: None
         self.agreement: Agreement | None = None
         self.session: str | None = None
+        self._form = Format.JSON
         self._renewing = trio.Lock()
         self._mirrors = ToolMirrors()
         self.describes = False
@@ -143,8 +146,8 @@ class HttpClient:
             on_question=on_question,
             on_notification=on_notification,
         )
-        body = jsonrpc.encode_request(identity, method, params)
-        headers = self.headers(method, params)
+        body, form = encode_request(self._form, jsonrpc.encode_request(identity, method, params))
+        headers = self.headers(method, params) | form
         post = Post(self._parameters.url, headers, body, identity, self._parameters.max_body, self.session is not None)
         ended: list[SessionEnded] = []
         if call.may_ask and on_question is not None:
@@ -219,8 +222,9 @@ class HttpClient:
         """Post a message that has no response; a failure shows in what follows, if it matters."""
         with trio.move_on_after(_COURTESY):
             try:
-                headers = self.headers("", b"{}")
-                async with posted(self._http, self._parameters.url, text, headers) as response:
+                body, form = encode_request(self._form, text)
+                headers = self.headers("", b"{}") | form
+                async with posted(self._http, self._parameters.url, body, headers) as response:
                     await read_bounded(response, ERROR_BODY)
             except (httpx.HTTPError, McpError):
                 return
@@ -294,15 +298,25 @@ class HttpClient:
     async def initialize(self) -> Agreement:
         """Do the legacy handshake and keep its session. Raises what `request` raises, and `NotUnderstood`."""
         self.agreement = self.session = None
+        self._form = Format.JSON
+        peer = self._parameters.era == "delta-mcp"
         opened: list[str] = []
         call = OpenCall(may_ask=False, on_progress=None, on_question=None)
         identity = next(self._ids)
-        body = jsonrpc.encode_request(identity, "initialize", self._identity.initialize_params())
+        params = self._identity.initialize_params()
+        if peer:
+            params = delta_mcp.initialize_params(self._identity, delta_mcp.OVER_HTTP)
+        body = jsonrpc.encode_request(identity, "initialize", params)
         post = Post(
             self._parameters.url, self.headers("initialize", b"{}"), body, identity, self._parameters.max_body, False
         )
         await exchange(self._http, post, call, lambda _message: None, opened.append)
-        agreement = handshake.read_initialize_result(await call.result())
+        result = await call.result()
+        met = delta_mcp.read_initialize_result(result, delta_mcp.OVER_HTTP) if peer else None
+        if met is not None:
+            agreement, self._form = met
+        else:
+            agreement = handshake.read_initialize_result(result)
         self.agreement = agreement
         self.session = opened[0] if opened else None
         await self.tell(jsonrpc.encode_notification("notifications/initialized"))
@@ -353,7 +367,7 @@ async def open_http(parameters: HttpParameters) -> AsyncGenerator[DeltaClient, N
         except trio.TooSlowError:
             raise NotSent(f"{parameters.url}: no session within {parameters.start_timeout:g} s") from None
         except NotSent as error:
-            if parameters.era == "modern" or error.status not in REFUSED:
+            if parameters.era in ("modern", "delta-mcp") or error.status not in REFUSED:
                 raise
             refused = error
         if agreement is None:
@@ -373,7 +387,7 @@ async def open_http(parameters: HttpParameters) -> AsyncGenerator[DeltaClient, N
 
 async def _settle(wire: HttpClient, parameters: HttpParameters) -> Agreement:
     try:
-        agreement = await wire.discover() if parameters.era != "legacy" else None
+        agreement = None if parameters.era in ("legacy", "delta-mcp") else await wire.discover()
         if agreement is None:
             return await wire.initialize()
     except (RpcError, NoReply, NotUnderstood) as error:

@@ -21,7 +21,7 @@ from delta_actors.mcp.resources import Watcher
 from delta_actors.mcp.subscribers import Subscribers, Wanted
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import INVALID_REQUEST, Message, Notification, Request, Response
-from delta_protocol.mcp import incoming, outgoing, versions
+from delta_protocol.mcp import incoming, versions
 from delta_protocol.mcp.errors import RpcError
 from delta_protocol.mcp.http_coding import Accepts
 from delta_protocol.mcp.http_ladder import HttpRefusal
@@ -100,9 +100,7 @@ class LegacyEra:
             settled = incoming.read_initialize(request)
         except RpcError as error:
             raise HttpRefusal.from_rpc(400, error, request.id) from None
-        result = outgoing.initialize_result(
-            self._executor.identity, settled.version, self._executor.methods.capabilities("legacy")
-        )
+        settled, _, result = self._executor.begin(request, settled, self._settings.formats)
         header = (versions.HEADER_SESSION.encode(), self._sessions.open(settled, exchange.principal).encode())
         await send_answer(exchange.send, 200, jsonrpc.encode_result(request.id, result), accepts, [header])
 

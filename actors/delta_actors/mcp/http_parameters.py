@@ -14,11 +14,11 @@ from delta_protocol.mcp.types import Implementation
 
 @dataclass(frozen=True, slots=True)
 class HttpParameters:
-    """Where the server is. `headers` go out with every request; seconds and bytes otherwise as in `StdioParameters`."""
+    """Where the server is. `headers` go out with every request; era, seconds and bytes as in `StdioParameters`."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    era: Literal["auto", "legacy", "modern"] = "auto"
+    era: Literal["auto", "legacy", "modern", "delta-mcp"] = "auto"
     start_timeout: float = 60.0
     probe_timeout: float = 10.0
     connect_timeout: float = 10.0

@@ -6,6 +6,7 @@ Every request: source (403), path (404), method (405), rate (429), credentials (
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import trio
@@ -24,7 +25,7 @@ from delta_actors.mcp.http_websocket import WebSockets
 from delta_actors.mcp.subscribers import Subscribers
 from delta_protocol import jsonrpc
 from delta_protocol.jsonrpc import Malformed, Message
-from delta_protocol.mcp import cors, http_coding, http_ladder
+from delta_protocol.mcp import cors, delta_mcp, http_coding, http_ladder
 from delta_protocol.mcp.http_coding import Content
 from delta_protocol.mcp.http_ladder import HttpRefusal
 
@@ -44,6 +45,8 @@ class HttpServer:
         authenticate: Access | Authenticate | None = None,
         shutdown: trio.Event | None = None,
     ) -> None:
+        if executor.delta_mcp:
+            settings = replace(settings, formats=tuple(dict.fromkeys((*settings.formats, *delta_mcp.OVER_HTTP))))
         self._executor = executor
         self._settings = settings
         self._requests = Room(settings.max_requests)

@@ -13,9 +13,11 @@ import trio
 from delta_actors.mcp.client_calls import OpenCall
 from delta_actors.mcp.http_resume import Place, resume
 from delta_protocol import jsonrpc
+from delta_protocol.errors import Invalid
 from delta_protocol.jsonrpc import Id, Malformed, Message, Notification, Request, Response
 from delta_protocol.mcp import versions
 from delta_protocol.mcp.errors import McpError, NoReply, NotSent
+from delta_protocol.mcp.http_coding import decode_answer
 from delta_protocol.mcp.sse import EventTooLong, SseParser
 
 ERROR_BODY = 64 << 10
@@ -166,7 +168,7 @@ async def _read_response(
         await _read_events(response, post, call, on_message, place)
         return
     body = await read_bounded(response, post.max_body if response.status_code == 200 else ERROR_BODY)
-    answer = _response_in(body)
+    answer = _response_in(body, response.headers.get("content-type", ""))
     if response.status_code in (429, 503):
         raise _refused(response, answer, body)
     if response.status_code == 400 and post.in_session and (answer is None or answer.id is None):
@@ -220,10 +222,10 @@ async def read_bounded(response: httpx.Response, limit: int) -> bytes:
     return bytes(body[:limit])
 
 
-def _response_in(body: bytes) -> Response | None:
+def _response_in(body: bytes, content_type: str) -> Response | None:
     try:
-        message = jsonrpc.parse(body)
-    except Malformed:
+        message = jsonrpc.parse(decode_answer(content_type, body))
+    except (Malformed, Invalid):
         return None
     return message if isinstance(message, Response) else None
 

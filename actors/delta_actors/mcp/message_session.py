@@ -21,6 +21,7 @@ from delta_actors.mcp.session_state import SessionState
 from delta_actors.mcp.subscribers import Subscribers, Wanted, is_listen, listen, listen_result
 from delta_protocol import jsonrpc
 from delta_protocol.codecs import compact
+from delta_protocol.codecs.negotiate import Format
 from delta_protocol.errors import Invalid
 from delta_protocol.jsonrpc import INVALID_REQUEST, Id, Malformed, Notification, Request, Response
 from delta_protocol.mcp import delta_mcp, errors, incoming, outgoing
@@ -215,16 +216,9 @@ class MessageSession:
 
     async def _begin(self, request: Request, session: LegacySession) -> None:
         """Answer `initialize`; the answer itself is plain, what follows may be compact."""
-        executor = self._executor
-        peer = delta_mcp.opened(request, session) if executor.delta_mcp else None
-        if peer is not None:
-            result = delta_mcp.initialize_result(executor.identity, peer)
-        else:
-            capabilities = executor.methods.capabilities("legacy")
-            result = outgoing.initialize_result(executor.identity, session.version, capabilities)
-        self._legacy = peer or session
+        self._legacy, agreed, result = self._executor.begin(request, session, delta_mcp.ON_LINES)
         await self.notify(jsonrpc.encode_result(request.id, result))
-        self._compact = delta_mcp.COMPACT in self._legacy.capabilities
+        self._compact = agreed is Format.COMPACT
 
     def _accept(self, request: Request) -> IncomingCall | LegacySession:
         eras = self._executor.eras

@@ -27,8 +27,8 @@ class Disclosure:
 
     `methods` offers the extension to clients that know it. `meta_tools` lists `search_tools`, `describe_tool` and
     `call_tool` in place of the tools, for clients that know nothing. `delta_mcp` meets clients of delta-mcp 0.x as they
-    expect it, on lines: names in the list, `tools/describe`, compact-json. `max_describe` is how many definitions one
-    request may ask for.
+    expect it: names in the list, `tools/describe`, compact-json, over HTTP also CBOR. `max_describe` is how many
+    definitions one request may ask for.
     """
 
     methods: bool = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import trio
 
 from delta_actors.mcp.message_client import MessageClient
+from delta_protocol.codecs.negotiate import Format
 from delta_protocol.mcp import delta_mcp, handshake, versions
 from delta_protocol.mcp.errors import McpError
 from delta_protocol.mcp.handshake import Agreement, ClientIdentity, NotUnderstood
@@ -52,12 +53,14 @@ async def _discover(client: MessageClient, identity: ClientIdentity) -> Agreemen
 
 async def initialize(client: MessageClient, identity: ClientIdentity) -> Agreement:
     """Do the legacy handshake; the first line after a delta-mcp server's answer is compact already."""
-    params = delta_mcp.initialize_params(identity) if client.may_be_compact else identity.initialize_params()
+    formats = delta_mcp.ON_LINES
+    params = delta_mcp.initialize_params(identity, formats) if client.may_be_compact else identity.initialize_params()
     result = await client.request("initialize", params, announce_cancel=False)
-    peer = delta_mcp.read_initialize_result(result) if client.may_be_compact else None
+    peer = delta_mcp.read_initialize_result(result, formats) if client.may_be_compact else None
     if peer is None:
         agreement = handshake.read_initialize_result(result)
     else:
-        agreement, client.compact = peer
+        agreement = peer[0]
+        client.compact = peer[1] is Format.COMPACT
     client.notify("notifications/initialized")
     return agreement

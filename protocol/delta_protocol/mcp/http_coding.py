@@ -130,6 +130,24 @@ def encode_body(accepts: Accepts, text: bytes) -> tuple[bytes, list[tuple[bytes,
     return body, headers
 
 
+def encode_request(form: Format, text: bytes) -> tuple[bytes, dict[str, str]]:
+    """Return a posted message as a server takes it, with the headers that say so and what answer is wanted."""
+    chosen, body = form, text
+    if (encode := _ENCODE.get(form)) is not None:
+        try:
+            body = encode(text)
+        except Invalid:
+            chosen = Format.JSON
+    wanted = dict.fromkeys((negotiate.CONTENT_TYPES[form], negotiate.CONTENT_TYPES[Format.JSON], "text/event-stream"))
+    return body, {"content-type": negotiate.CONTENT_TYPES[chosen], "accept": ", ".join(wanted)}
+
+
+def decode_answer(content_type: str, body: bytes) -> bytes:
+    """Return the JSON text of an answer. Raises `Invalid` where it is not in the form that its type says."""
+    decode = _DECODE.get(negotiate.of_content_type(content_type) or Format.JSON)
+    return body if decode is None else decode(body)
+
+
 def _named(formats: Collection[Format]) -> str:
     return " or ".join(negotiate.CONTENT_TYPES[each] for each in (Format.JSON, *formats))
 
