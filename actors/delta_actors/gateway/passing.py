@@ -13,6 +13,8 @@ from delta_protocol.codecs import exact_json
 from delta_protocol.mcp.mirrors import BadMirror, Mirror, find_mirrors
 from delta_protocol.wire.message import Json
 
+_TASKS = "execution"
+"""The member of a legacy definition that says whether the tool runs as a task."""
 _OURS = frozenset({DELTA, DELTA_READ, DELTA_APPLY})
 
 
@@ -57,7 +59,9 @@ def _mirrors(tool: Tool) -> tuple[Mirror, ...]:
 
 
 def _definition(connector: Connector, tool: Tool, name: str) -> Json:
-    if name == tool.name:
-        return tool.definition
     definition = exact_json.decode(tool.definition, what=f"{connector.name}.{tool.name}")
-    return exact_json.encode({**definition, "name": name})
+    if name == tool.name and _TASKS not in definition:
+        return tool.definition
+    # What the connector makes a task of is followed to its end behind the gateway: here it is a call like any other.
+    kept = {key: value for key, value in definition.items() if key != _TASKS}
+    return exact_json.encode({**kept, "name": name})

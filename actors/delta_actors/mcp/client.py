@@ -16,7 +16,7 @@ from delta_actors.mcp.background import background
 from delta_actors.mcp.client_calls import OnNotification, OnProgress, OnQuestion
 from delta_actors.mcp.client_disclosure import ToolCatalogue
 from delta_actors.mcp.client_features import ClientFeatures
-from delta_actors.mcp.client_tasks import follow
+from delta_actors.mcp.client_tasks import call_tool
 from delta_actors.mcp.stdio_client import StdioParameters, open_line_client
 from delta_protocol.jsonrpc import Json
 from delta_protocol.mcp import handshake
@@ -298,14 +298,16 @@ class DeltaClient:
         answer = on_question or self.features
         members: dict[str, Any] = dict(params)
         for _ in range(_MAX_ROUNDS):
-            text = await self.request(
-                method, msgspec.json.encode(members), on_progress=on_progress, on_question=answer, meta=meta
-            )
+            sent = msgspec.json.encode(members)
+            if method == "tools/call":
+                text = await call_tool(
+                    self, sent, on_progress=on_progress, on_question=answer, on_task_question=answer, meta=meta
+                )
+            else:
+                text = await self.request(method, sent, on_progress=on_progress, on_question=answer, meta=meta)
             result = _decode(text, _Result, method)
             if result.result_type == "complete":
                 return text
-            if result.result_type == "task" and method == "tools/call":
-                return await follow(self, text, answer)
             if result.result_type != "input_required":
                 raise NoReply(f"{method}: unknown resultType {result.result_type!r}")
             members = {**params, **await _answers(method, result, answer)}

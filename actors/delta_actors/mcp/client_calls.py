@@ -23,7 +23,7 @@ OnQuestion = Callable[[str, Json], Awaitable[Json]]
 OnNotification = Callable[[str, Json], None]
 """Takes method and params of a notification, without waiting."""
 
-ASKING = frozenset({"tools/call", "prompts/get", "resources/read"})
+ASKING = frozenset({"tools/call", "tasks/result", "prompts/get", "resources/read"})
 """Requests that may make a server ask its client (spec 1.8)."""
 
 _KEPT_PROGRESS = 64

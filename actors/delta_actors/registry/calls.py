@@ -13,6 +13,7 @@ from delta_actors.mcp import CallToolReply, ClientCannot, DeltaClient, McpError,
 from delta_actors.runtime.actor import Call
 from delta_protocol.catalogue import results
 from delta_protocol.errors import DeltaError
+from delta_protocol.mcp.errors import TaskFailed
 from delta_protocol.wire.message import Answer, Answered, Asked, Json, Progress, Question, Role
 from delta_protocol.wire.registry import Outcome, ToolReply
 
@@ -54,7 +55,7 @@ def failed(error: McpError, *, planned: bool = False) -> ToolReply:
     For a `planned` call an error that may come from within the tool is the tool's own: it may have changed something.
     """
     if isinstance(error, RpcError):
-        begun = planned and error.code not in NOT_RUN
+        begun = planned and (isinstance(error, TaskFailed) or error.code not in NOT_RUN)
         return ToolReply(Outcome.TOOL_ERROR if begun else Outcome.REFUSED, message=str(error))
     if isinstance(error, NotSent):
         return ToolReply(Outcome.NOT_SENT, message=error.message, retry_after=error.retry_after)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,11 +14,13 @@ import trio
 from delta_actors.mcp import DeltaClient, McpError, OnQuestion, RpcError
 from delta_actors.mcp.background import background
 from delta_actors.mcp.client_calls import OnNotification
+from delta_actors.mcp.client_tasks import call_tool
 from delta_actors.registry import calls
 from delta_actors.registry.offers import parts
 from delta_actors.registry.session import LOG_MESSAGE, Session
 from delta_actors.runtime.actor import Call
 from delta_protocol.mcp.levels import Level, reaches, read_level
+from delta_protocol.mcp.tasks import EXTENSION
 from delta_protocol.mcp.versions import META_CAPABILITIES, META_LOG_LEVEL
 from delta_protocol.wire.message import Json, LogMessage, Progress
 from delta_protocol.wire.registry import Outcome, PassReply
@@ -27,9 +30,16 @@ _KEPT_LOGS = 64
 
 
 async def forward(
-    session: Session, client: DeltaClient, method: str, params: Json, call: Call, on_question: OnQuestion | None
+    session: Session,
+    client: DeltaClient,
+    method: str,
+    params: Json,
+    call: Call,
+    on_question: OnQuestion | None,
+    on_task_question: OnQuestion | None,
 ) -> PassReply:
-    """Make the request and return the answer as it came. Raises `NotSent` or `NoReply`."""
+    """Make the request and return the answer as it came, that of a task once it has ended. Raises `NotSent` or
+    `NoReply`."""
 
     async def progress(done: float, total: float | None, message: str) -> None:
         # A caller who takes no progress must not keep the answer from arriving.
@@ -40,8 +50,10 @@ async def forward(
     await _set_level(session, client, call)
     try:
         async with _hearing(session, client, call) as take:
-            result = await client.request(
-                method,
+            request = partial(client.request, method)
+            if method == "tools/call":
+                request = partial(call_tool, client, on_task_question=on_task_question)
+            result = await request(
                 params,
                 on_progress=progress if wanted else None,
                 on_question=on_question,
@@ -56,12 +68,15 @@ async def forward(
 def meta_of(client: DeltaClient, call: Call) -> dict[str, Any]:
     """Return what a modern request says of the client behind it: what it can be asked, which log messages it wants.
 
-    Nothing is declared that the client did not declare, and nothing that cannot be passed on (spec 1.20).
+    Nothing is declared that the client did not declare, and nothing that cannot be passed on (spec 1.20); but tasks
+    are, which are followed here to their end.
     """
     if client.era == "legacy":
         return {}
     origin = call.origin
-    meta: dict[str, Any] = {META_CAPABILITIES: msgspec.Raw(calls.declaration(origin.capabilities if origin else ()))}
+    declared = calls.declaration(origin.capabilities if origin else ())
+    capabilities = msgspec.json.decode(declared, type=dict[str, msgspec.Raw])
+    meta: dict[str, Any] = {META_CAPABILITIES: {**capabilities, "extensions": {EXTENSION: {}}}}
     if origin is not None and origin.log:
         meta[META_LOG_LEVEL] = origin.log
     return meta

@@ -143,7 +143,8 @@ class Upstream:
                     try:
                         with _in_use(session):
                             asked = calls.patient(limit, self._questions(call, client, told=True))
-                            return await forward(session, client, method, params, call, asked)
+                            in_task = calls.patient(limit, calls.questions(self.name, call))
+                            return await forward(session, client, method, params, call, asked, in_task)
                     except (NotSent, NoReply) as error:
                         lost = error
                         if not (again and await self._may_repeat(session, client)):

@@ -48,6 +48,10 @@ class RpcError(McpError):
         return f"{self.message} ({self.code})"
 
 
+class TaskFailed(RpcError):
+    """The error that ended a task. Its call had begun, whatever the code says."""
+
+
 class UnknownTool(RpcError):
     """The server has no tool of that name."""
 

@@ -33,7 +33,7 @@ TaskStatus = Literal["working", "input_required", "completed", "failed", "cancel
 TaskSupport = Literal["optional", "required"]
 """Whether a tool may run as a task, or only so."""
 
-_FINAL = frozenset({"completed", "failed", "cancelled"})
+FINAL = frozenset({"completed", "failed", "cancelled"})
 
 
 class Task:
@@ -60,7 +60,7 @@ class Task:
     @property
     def final(self) -> bool:
         """Whether nothing will change any more."""
-        return self.status in _FINAL
+        return self.status in FINAL
 
     @property
     def expires(self) -> float:
