@@ -60,7 +60,9 @@ def _mirrors(tool: Tool) -> tuple[Mirror, ...]:
 
 def _definition(connector: Connector, tool: Tool, name: str) -> Json:
     definition = exact_json.decode(tool.definition, what=f"{connector.name}.{tool.name}")
-    if name == tool.name and _TASKS not in definition:
+    if tool.held:
+        definition = {**definition, "description": tool.description}
+    elif name == tool.name and _TASKS not in definition:
         return tool.definition
     # What the connector makes a task of is followed to its end behind the gateway: here it is a call like any other.
     kept = {key: value for key, value in definition.items() if key != _TASKS}

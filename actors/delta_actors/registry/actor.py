@@ -12,7 +12,7 @@ import msgspec
 import trio
 
 from delta_actors.mcp import DeltaClient
-from delta_actors.registry import memory
+from delta_actors.registry import held, memory
 from delta_actors.registry.book import Book
 from delta_actors.registry.offers import OfferBook, parts
 from delta_actors.registry.shipped import shipped_profiles
@@ -25,9 +25,12 @@ from delta_protocol.errors import Conflict, NotFound, Refused, WriteNotPlanned
 from delta_protocol.nearest import did_you_mean, nearest
 from delta_protocol.wire.message import Done, Json, Role
 from delta_protocol.wire.registry import (
+    AcceptTools,
     CatalogueChanged,
     GetCatalogue,
     GetOffers,
+    HeldTool,
+    HeldTools,
     ListsShown,
     NewestCatalogue,
     OffersChanged,
@@ -96,6 +99,8 @@ class RegistryActor(Actor):
         handlers.ask_inline(GetCatalogue, self._get)
         handlers.ask_inline(NewestCatalogue, self._newest)
         handlers.ask_inline(Services, self._services)
+        handlers.ask_inline(HeldTools, self._held)
+        handlers.ask_inline(AcceptTools, self._accept)
         handlers.ask(WatchCatalogue, self._watch)
         handlers.ask(ReadTool, self._read)
         handlers.ask(WriteTool, self._write)
@@ -181,6 +186,17 @@ class RegistryActor(Actor):
         known = {connector.name: connector for connector in self._book.newest().connectors}
         return tuple(upstream.status(known[name]) for name, upstream in self._upstreams.items())
 
+    def _held(self, request: HeldTools, _: Call) -> tuple[HeldTool, ...]:
+        return self._book.held(request.connector)
+
+    def _accept(self, request: AcceptTools, call: Call) -> Done:
+        if call.caller is not Role.OPERATOR:
+            raise Refused(f"{call.caller} may not accept changed tools: only a person does")
+        if self._book.accept(request.connector, request.digests):
+            self._dirty.set()
+            self._tell_watchers()
+        return Done()
+
     async def _watch(self, request: WatchCatalogue, call: Call) -> Done:
         told = request.since
         while True:
@@ -239,6 +255,8 @@ class RegistryActor(Actor):
                 connector=request.connector,
                 tool=tool.name,
             )
+        if call.caller is not Role.JOURNAL:
+            held.check(request.connector, tool)
         return await upstream.read(tool.name, arguments.check(tool, request.arguments), call)
 
     async def _write(self, request: WriteTool, call: Call) -> ToolReply:
@@ -263,6 +281,7 @@ class RegistryActor(Actor):
                 tool=request.tool,
             )
         upstream, tool = await self._find(request.connector, request.tool)
+        held.check(request.connector, tool)
         checked = arguments.check(tool, request.arguments)
         params = {"name": tool.name, "arguments": msgspec.Raw(checked), **_rounds(request)}
         reads = effects.effect_of(tool, request.arguments) is Effect.READ

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
+from delta_actors.registry import held
 from delta_actors.registry.memory import Memory, RememberedConnector
-from delta_protocol.catalogue import build, names, profiles
+from delta_protocol.catalogue import build, names, pins, profiles
 from delta_protocol.catalogue.model import Catalogue, Connector, ConnectorState, Mode, Tool
 from delta_protocol.catalogue.profiles import Profile
-from delta_protocol.catalogue.visible import one_line, visible
+from delta_protocol.catalogue.visible import one_line
+from delta_protocol.codecs import exact_json
 from delta_protocol.config import ConnectorConfig, StackConfig
 from delta_protocol.errors import NotFound
 from delta_protocol.wire.message import Json
+from delta_protocol.wire.registry import HeldTool
 
 KEPT_SNAPSHOTS = 16
 KEPT_NOTES = 64
@@ -145,12 +148,33 @@ class Book:
             definitions=tuple(text.decode() for text in definitions),
             aliases=aliases,
             gone=tuple(sorted(gone)),
+            held=held.after(entry.held, known, definitions) if self._looked_at(name) else {},
         )
         before = self._connectors[name]
-        self._connectors[name] = after = self._build(name, before.state, before.detail)
+        detail = "" if before.detail == self._faults(name) else before.detail
+        self._connectors[name] = after = self._build(name, before.state, detail)
         fresh = [fault for fault in build.unusable(listing) if fault not in self._unusable.get(name, ())]
         self._unusable[name] = build.unusable(listing)
         return self._advance(*_differences(name, before, after), *(f"{name}: {fault}" for fault in fresh))
+
+    def held(self, name: str) -> tuple[HeldTool, ...]:
+        """Return the connector's tools that are held until a person accepts them. Raises `NotFound`."""
+        self.connector(name)
+        return held.tools(self._connectors[name], self._remembered[name].held)
+
+    def accept(self, name: str, digests: Collection[str]) -> bool:
+        """Hold no longer what was looked at as it is now. Return whether it made a new snapshot. Raises `NotFound`."""
+        seen = {each.tool for each in self.held(name) if each.digest in digests}
+        entry = self._remembered[name]
+        kept = {tool: text for tool, text in entry.held.items() if tool not in seen}
+        self._remembered[name] = msgspec.structs.replace(entry, held=kept)
+        before = self._connectors[name]
+        self._connectors[name] = self._build(name, before.state)
+        return self._advance(f"{name}: the changes of {_names(sorted(seen))} were accepted")
+
+    def _looked_at(self, name: str) -> bool:
+        config = self._configs.get(name)
+        return config is not None and mode_of(config) not in (Mode.READ, Mode.ASK)
 
     def _build(self, name: str, state: ConnectorState = ConnectorState.STARTING, detail: str = "") -> Connector:
         entry = self._remembered[name]
@@ -165,12 +189,13 @@ class Book:
             gone=frozenset(entry.gone),
             profile=profiles.matching(self._profiles, entry.server_name),
         )
-        self._misfits[name] = listing.faults
+        tools = held.marked(listing.tools, entry.held) if self._looked_at(name) else listing.tools
+        self._misfits[name] = (*listing.faults, *held.words(tools))
         return Connector(
             name=name,
             state=state,
             mode=mode_of(config),
-            tools=listing.tools,
+            tools=tools,
             collections=listing.collections,
             expose=config.expose,
             trusted=config.trust != "annotations-off",
@@ -234,24 +259,16 @@ def _differences(name: str, before: Connector, after: Connector) -> tuple[str, .
     notes += [
         f"{name}.{tool}: its description contains {', '.join(hidden)}"
         for tool, found in new.items()
-        if (tool not in old or old[tool].digest != found.digest) and (hidden := visible(found.description)[1])
+        if (tool not in old or old[tool].digest != found.digest) and (hidden := held.hidden(found))
     ]
     return tuple(notes)
 
 
 def _change(name: str, old: Tool, new: Tool) -> str:
-    parts = [
-        word
-        for word, one, other in (
-            ("description", old.description, new.description),
-            ("parameters", old.input_schema, new.input_schema),
-            ("result", old.output_schema, new.output_schema),
-            ("annotations", old.annotations, new.annotations),
-        )
-        if one != other
-    ]
+    parts = pins.changes(exact_json.decode(old.definition), exact_json.decode(new.definition))
     effect = "" if old.effect is new.effect else f"; it counted as {old.effect} and now as {new.effect}"
-    return f"{name}.{new.alias} changed its {', '.join(parts) or 'title'}{effect}; plans made before are refused"
+    kept = "; it is held until a person accepts that" if new.held else ""
+    return f"{name}.{new.alias} changed its {', '.join(parts)}{effect}; plans made before are refused{kept}"
 
 
 def _names(tools: Sequence[str]) -> str:

@@ -30,6 +30,8 @@ class RememberedConnector(msgspec.Struct, frozen=True):
     aliases: dict[str, str] = {}
     gone: tuple[str, ...] = ()
     """Tools that the last listing lacked."""
+    held: dict[str, str] = {}
+    """By tool, the definition that was looked at, where it changed since and nobody accepted that."""
     server_name: str = ""
     server_version: str = ""
     era: str = ""

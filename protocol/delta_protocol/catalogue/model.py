@@ -81,6 +81,9 @@ class Tool(msgspec.Struct, frozen=True, array_like=True):
     fault: str | None = None
     """Why the definition is unusable; such a tool is listed and refused when called (acceptance 18)."""
     gone: bool = False
+    held: tuple[str, ...] = ()
+    """What changed of it since its connector was looked at; until a person accepts that, `description` is the one from
+    before (acceptance 71)."""
 
 
 class Binding(msgspec.Struct, frozen=True, array_like=True):

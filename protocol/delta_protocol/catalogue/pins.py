@@ -10,6 +10,14 @@ from delta_protocol.codecs import exact_json
 PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 
+_WORDS = {"inputSchema": "parameters", "outputSchema": "result"}
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return, in words, which of the pinned members of two upstream tool objects differ."""
+    return tuple(_WORDS.get(key, key) for key in PINNED if before.get(key) != now.get(key))
+
+
 def digest(definition: Mapping[str, Any]) -> str:
     """Return sha256 (hex) over the canonical form of everything that tells what the tool does.
 

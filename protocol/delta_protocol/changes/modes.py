@@ -65,7 +65,17 @@ def decide(plan: Plan, catalogue: Catalogue, stack_mode: Mode | None, limits: Li
         return Decision(worst, mode)
     numbers = tuple(call.number for call, verdict in zip(plan.calls, verdicts, strict=True) if verdict is worst)
     what = bulk if not numbers else f"call{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
-    return Decision(worst, mode, f"{mode} mode: {what}", numbers)
+    return Decision(worst, mode, f"{mode} mode: {what}{_held(plan, catalogue)}", numbers)
+
+
+def _held(plan: Plan, catalogue: Catalogue) -> str:
+    found: dict[str, tuple[str, ...]] = {}
+    for call in plan.calls:
+        connector = catalogue.connector(call.connector)
+        tool = find_tool(connector, call.tool) if connector is not None else None
+        if tool is not None and tool.held:
+            found[f"{call.connector}.{tool.alias}"] = tool.held
+    return "".join(f"; {name} changed its {', '.join(parts)} since it was looked at" for name, parts in found.items())
 
 
 def _mode_of(call: PlannedCall, catalogue: Catalogue, stack_mode: Mode | None) -> Mode:

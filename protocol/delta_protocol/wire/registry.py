@@ -206,6 +206,30 @@ def state_word(service: ServiceStatus) -> str:
     return "idle" if service.state is ConnectorState.STARTING and not service.begun else str(service.state)
 
 
+class HeldTool(msgspec.Struct, frozen=True, array_like=True):
+    """A tool that changed since its connector was looked at: which parts, its upstream objects, the digest it has."""
+
+    tool: str
+    alias: str
+    parts: tuple[str, ...]
+    before: Json
+    now: Json
+    digest: str
+
+
+class HeldTools(Request[tuple[HeldTool, ...]], frozen=True):
+    """A connector's tools that are held until a person accepts what they are now. Raises `NotFound`."""
+
+    connector: str
+
+
+class AcceptTools(Request[Done], frozen=True):
+    """A person looked at the tools with these digests. Only from the operator; raises `Refused`, `NotFound`."""
+
+    connector: str
+    digests: tuple[str, ...]
+
+
 class Services(Request[tuple[ServiceStatus, ...]], frozen=True):
     """The connectors' health, in configuration order."""
 
@@ -224,5 +248,7 @@ Inbox = (
     | WatchResource
     | UnwatchResource
     | ListsShown
+    | HeldTools
+    | AcceptTools
     | Services
 )

@@ -62,7 +62,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def build() -> click.Group:
     """Return the command group."""
-    from delta_supervisor.cli import delta_commands, login_commands, server_commands, stack_commands, token_commands
+    from delta_supervisor.cli import (
+        connector_commands,
+        delta_commands,
+        login_commands,
+        server_commands,
+        stack_commands,
+        token_commands,
+    )
 
     group = click.Group(
         "delta-supervisor",
@@ -71,6 +78,7 @@ def build() -> click.Group:
         commands=[
             *stack_commands.COMMANDS,
             *delta_commands.COMMANDS,
+            *connector_commands.COMMANDS,
             *server_commands.COMMANDS,
             *token_commands.COMMANDS,
             *login_commands.COMMANDS,

@@ -28,10 +28,10 @@ from delta_protocol.wire.journal import (
 )
 from delta_protocol.wire.message import Role
 from delta_supervisor.cli.app import json_option, stack_options
+from delta_supervisor.cli.asking import agreed, check_unasked
 from delta_supervisor.cli.options import DONE, PARTIAL, command_line
 from delta_supervisor.cli.output import print_json, print_progress, print_text
 from delta_supervisor.cli.program import exit_of_state
-from delta_supervisor.cli.unseen import spelled_out
 from delta_supervisor.load import Flags, Loaded, load
 
 ResultT = TypeVar("ResultT")
@@ -136,11 +136,11 @@ def approve(delta: str, only: bool, yes: bool, as_json: bool, flags: Flags) -> i
     """Show a waiting delta, ask on the terminal, and apply it."""
     loaded = _loaded(flags)
     report = _ask(loaded, lambda ref: ref.ask(GetDelta(delta)))
-    if yes and not loaded.config.auth.approve_without_terminal:
-        raise Refused("--yes needs `[auth] approve_without_terminal = true` in the configuration")
+    if yes:
+        check_unasked(loaded.config)
     if report.state not in (DeltaState.WAITING, DeltaState.PLANNED):
         raise Refused(f"{words.outcome(report).splitlines()[0]}: there is nothing to approve")
-    if not yes and not _agreed(words.whole(report)):
+    if not yes and not agreed(words.whole(report), "Apply this?"):
         raise Refused(f"{delta} was not approved; decline it with `delta-supervisor decline {delta}`")
 
     async def work(ref: Ref) -> DeltaReport:
@@ -206,21 +206,6 @@ def _fields(report: DeltaReport) -> dict[str, Any]:
     """What a page has too; what is kept as JSON text becomes JSON."""
     returned = None if report.returned is None else exact_json.decode(report.returned)
     return {**{name: getattr(report, name) for name in _DELTA_FIELDS}, "returned": returned}
-
-
-def _agreed(card: str) -> bool:
-    """Show `card` and ask on the controlling terminal, which a pipe or a tool cannot answer for the person."""
-    try:
-        # Two files: a terminal cannot be sought, which one for both directions would need.
-        with open("/dev/tty", "w", encoding="utf-8") as shown, open("/dev/tty", encoding="utf-8") as typed:
-            shown.write(f"{spelled_out(card)}\n\nApply this? [y/N] ")
-            shown.flush()
-            return typed.readline().strip().lower() in ("y", "yes")
-    except OSError:
-        raise Refused(
-            "there is no terminal to ask on; approve from a terminal, or allow `--yes` with "
-            "`[auth] approve_without_terminal = true`"
-        ) from None
 
 
 COMMANDS = (run, replan, journal, undo, approve, decline)
