@@ -17,7 +17,7 @@ from delta_protocol.changes.cards import render
 from delta_protocol.changes.images import Image
 from delta_protocol.changes.model import CallState, DeltaState, FieldConflict, Plan, PlannedCall, Read, Value
 from delta_protocol.changes.modes import Decision, Verdict
-from delta_protocol.changes.redaction import Redactor, redacted_plan, secrets_of
+from delta_protocol.changes.redaction import Redactor, redacted_plan, secrets_in_code, secrets_of
 from delta_protocol.changes.states import MADE
 from delta_protocol.changes.steps import Progress
 from delta_protocol.codecs import exact_json
@@ -80,7 +80,7 @@ def record_of(proposal: Proposal, decision: Decision, expiry: float) -> Record:
 
 def _fixed(proposal: Proposal) -> Fixed:
     begin, plan = proposal.begin, proposal.plan
-    redactor = Redactor(secrets_of(plan))
+    redactor = Redactor((*secrets_of(plan), *secrets_in_code(begin.code)))
     kept = redacted_plan(plan, redactor)
     pins = pins_of(plan, proposal.catalogue)
     return Fixed(
@@ -106,7 +106,14 @@ def _redacted_read(read: Read, redactor: Redactor) -> Read:
 
 def ended_program(delta: str, begin: Begin, principal: str, created: float, reason: str, returned: Value) -> Record:
     """Return the record of a program without a plan: failed with `reason`, or with nothing to change."""
-    fixed = Fixed(code=begin.code, options=begin.options, catalogue=begin.catalogue, returned=returned)
+    redactor = Redactor(secrets_in_code(begin.code))
+    fixed = Fixed(
+        code=redactor.text(begin.code),
+        options=redactor.text(begin.options),
+        catalogue=begin.catalogue,
+        returned=msgspec.structs.replace(returned, json=redactor.json(returned.json)),
+        redacted=redactor.text(begin.code) != begin.code,
+    )
     return Record(
         id=delta,
         state=DeltaState.FAILED if reason else DeltaState.APPLIED,
@@ -116,7 +123,7 @@ def ended_program(delta: str, begin: Begin, principal: str, created: float, reas
         created=created,
         changed=time.time(),
         fixed=fixed,
-        reason=reason,
+        reason=redactor.text(reason),
     )
 
 

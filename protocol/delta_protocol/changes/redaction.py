@@ -20,6 +20,11 @@ _SECRET = re.compile(
 _NOT_SECRET = re.compile(r"(page|next|continuation|cursor|sync|max|min|total|count)[_-]?tokens?$")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
+_LITERAL = re.compile(
+    r"""(?<![\w$])(?P<name>[\w$][\w$\-]{0,60})["']?\s*[:=]\s*(?P<quote>["'`])(?P<text>(?:\\.|(?!(?P=quote)).)*)(?P=quote)""",
+    re.DOTALL,
+)
+
 MARK = "‹redacted›"
 _SHORTEST = 6
 
@@ -53,6 +58,16 @@ def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON value
             yield from _texts(item)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield str(value)
+
+
+def secrets_in_code(code: str) -> Iterator[str]:
+    """Yield the literals that a program gives to something with a secret's name, by `name: "..."` or `name = "..."`.
+
+    A program that fails hands in no plan in which its secrets could be seen.
+    """
+    for found in _LITERAL.finditer(code):
+        if is_secret(found["name"]):
+            yield found["text"]
 
 
 class Redactor:
