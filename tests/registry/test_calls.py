@@ -23,7 +23,7 @@ async def test_a_read_starts_its_connector_and_returns_the_tools_result(tmp_path
         assert b"hello" in reply.result
 
 
-async def test_fifty_first_calls_at_once_start_one_process(tmp_path: Path) -> None:  # acceptance 32
+async def test_fifty_first_calls_at_once_start_one_process(tmp_path: Path) -> None:  # acceptance 32, 42
     async with registry(tmp_path / "state", {"fake": fake(tmp_path / "fake")}) as system:
         ref = from_(system, Role.SANDBOX)
         async with trio.open_nursery() as nursery:

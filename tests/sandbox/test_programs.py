@@ -36,7 +36,7 @@ async def test_the_same_read_is_one_call_and_fresh_makes_another() -> None:
         assert [read.occurrence for read in outcome.reads] == [0, 1]
 
 
-async def test_reads_run_together_but_at_most_eight_per_connector() -> None:
+async def test_reads_run_together_but_at_most_eight_per_connector() -> None:  # acceptance 14
     async with open_world() as world:
         world.registry.pause = 0.05
         code = "return (await Promise.all(Array.from({length: 30}, (_, i) => tickets.ticket.get('T-' + i)))).length"

@@ -92,7 +92,9 @@ async def check_stability(home: Path, listings: Sequence[Path], names: Sequence[
     assert texts[2] == texts[0]
 
 
-async def test_generated_listings_are_answered_at_once_and_read_alike_after_shuffles_and_restarts(home: Path) -> None:
+async def test_generated_listings_are_answered_at_once_and_read_alike_after_shuffles_and_restarts(
+    home: Path,
+) -> None:  # acceptance 11
     listings = generated(home)
     names = [f"send_mail_{number}" for number in range(GENERATED)]
     await check_stability(home, listings, names)
