@@ -113,3 +113,14 @@ def test_a_server_of_another_hand_is_no_different() -> None:
     server = [str(peers.PYTHON), str(SDK_SERVER), "stdio"]
     assert shell("call", *server, "add", '{"a": 2, "b": 3}').stdout == "5\n"
     assert "Add two numbers." in shell("list", *server).stdout
+
+
+def test_a_server_of_delta_mcp_is_spoken_to_in_its_own_way_where_that_is_asked_for() -> None:
+    server = [sys.executable, str(Path(__file__).parents[2] / "docs" / "examples" / "progressive_server.py")]
+    listed = json.loads(shell("list", "--json", "--era", "delta-mcp", *server).stdout)
+    assert all(set(tool["definition"]) == {"name", "description"} for tool in listed["tools"])
+    described = json.loads(shell("describe", "--era", "delta-mcp", *server, "lend").stdout)
+    assert described["inputSchema"]["required"] == ["title"]
+    refused = shell("list", "--era", "delta-mcp", "ws://127.0.0.1:1/x")
+    assert (refused.returncode, "over a WebSocket" in refused.stderr) == (64, True)
+    assert "cannot be reached" in shell("list", "ws://127.0.0.1:1/x").stderr

@@ -17,19 +17,20 @@ async def connect(
     *,
     features: ClientFeatures | None = None,
     headers: Mapping[str, str] | None = None,
-    era: Literal["auto", "legacy", "modern"] = "auto",
+    era: Literal["auto", "legacy", "modern", "delta-mcp"] = "auto",
     start_timeout: float = 60.0,
 ) -> AsyncGenerator[DeltaClient, None]:
     """Open a session; on leaving, nothing of it is left.
 
     `target` is an http, https, ws or wss URL, or a command's words. `headers` go out with every request to a URL, or
     with the opening of a WebSocket. Raises `NotSent` where it cannot be reached or started, or does not speak the
-    protocol within `start_timeout` seconds;
-    `ValueError` for a target that is neither.
+    protocol within `start_timeout` seconds; `ValueError` for a target that is neither, and for an era that it has not.
     """
     capabilities = b"{}" if features is None else features.capabilities
     if isinstance(target, str):
         if target.startswith(("ws://", "wss://")):
+            if era == "delta-mcp":
+                raise ValueError("delta-mcp 0.x is spoken on stdio and over HTTP, not over a WebSocket")
             from delta_actors.mcp.websocket_client import WebSocketParameters, open_websocket
 
             socket = WebSocketParameters(

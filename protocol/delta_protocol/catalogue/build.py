@@ -17,7 +17,7 @@ from delta_protocol.wire.message import Json
 
 MAX_DEPTH = 100
 MAX_TOOLS = 5_000
-MAX_DEFINITION = 1 << 20
+MAX_DEFINITION = 128 << 10
 """A definition of more bytes than this is left out, and so are tools beyond `MAX_TOOLS`."""
 
 

@@ -34,7 +34,9 @@ def _server_options(command: Callable[..., int]) -> Callable[..., int]:
     for option in reversed(
         (
             click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Sent with every request."),
-            click.option("--era", type=click.Choice(["auto", "legacy", "modern"]), default="auto", show_default=True),
+            click.option(
+                "--era", type=click.Choice(["auto", "legacy", "modern", "delta-mcp"]), default="auto", show_default=True
+            ),
             click.option("--timeout", type=click.FloatRange(0.1), default=60.0, show_default=True, help="Seconds."),
         )
     ):
@@ -54,6 +56,8 @@ def _target(words: Sequence[str], headers: Sequence[str], era: str, timeout: flo
     target = Target(tuple(words), given, era, timeout)
     if target.url is not None and len(words) > 1:
         raise click.UsageError(f"{words[0]} is a URL and takes no arguments: {' '.join(words[1:])!r} is too much")
+    if era == "delta-mcp" and target.words[0].startswith("ws"):
+        raise click.UsageError("delta-mcp is spoken on stdio and over HTTP, not over a WebSocket")
     if given and target.url is None:
         raise click.UsageError("--header is for a URL; a command gets its credentials from the environment")
     return target

@@ -29,6 +29,9 @@ SUMMARY = 60
 """Characters of a tool's description that a list shows."""
 
 
+_SCHEMES = ("http://", "https://", "ws://", "wss://")
+
+
 class Target(msgspec.Struct, frozen=True):
     """Which server: `words` are a command and its arguments, or one URL. `timeout` in seconds, for start and all."""
 
@@ -40,7 +43,7 @@ class Target(msgspec.Struct, frozen=True):
     @property
     def url(self) -> str | None:
         """The URL, None for a command."""
-        return self.words[0] if self.words[0].startswith(("http://", "https://")) else None
+        return self.words[0] if self.words[0].startswith(_SCHEMES) else None
 
 
 class ToolView(msgspec.Struct, frozen=True):
@@ -131,11 +134,19 @@ async def find(client: DeltaClient, name: str) -> ToolView:
     found = await view(client)
     for tool in found.tools:
         if tool.name == name:
-            return tool
+            return await _whole(client, tool)
     names = [tool.name for tool in found.tools]
     near = " or ".join(nearest(name, names))
     hint = f"; did you mean {near}?" if near else f"; it has {', '.join(names[:20]) or 'none'}"
     raise NotFound(f"the server has no tool {name!r}{hint}", what=name)
+
+
+async def _whole(client: DeltaClient, tool: ToolView) -> ToolView:
+    """Return the tool with its definition also where the server's list has names only."""
+    if "inputSchema" in msgspec.json.decode(tool.definition, type=dict[str, Raw]):
+        return tool
+    described = (await client.tools.describe([tool.name])).get(tool.name)
+    return tool if described is None else _tool(described)
 
 
 class Timing(msgspec.Struct, frozen=True):
