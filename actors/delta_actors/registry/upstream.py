@@ -1,46 +1,33 @@
-"""One connector: its sessions, its queue, and the calls through them."""
+"""One connector: its queue, and the calls through its sessions."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
 from pathlib import Path
-from typing import cast
 
 import msgspec
 import trio
 
 from delta_actors.mcp import DeltaClient, McpError, NoReply, NotSent, OnQuestion
 from delta_actors.registry import calls
-from delta_actors.registry.following import Following
 from delta_actors.registry.forwarding import forward, meta_of
 from delta_actors.registry.listener import Listener
-from delta_actors.registry.listening import Listening
-from delta_actors.registry.opening import Era, open_client
 from delta_actors.registry.secrets import ConnectorSecrets
 from delta_actors.registry.session import Session
+from delta_actors.registry.sessions import Sessions
 from delta_actors.runtime.actor import Call
-from delta_protocol.catalogue.model import Connector, ConnectorState
+from delta_protocol.catalogue.model import Connector
 from delta_protocol.config import ConnectorConfig
 from delta_protocol.errors import ConnectorFailed, Overloaded
 from delta_protocol.wire.message import Json
 from delta_protocol.wire.registry import Outcome, PassReply, ServiceStatus, ToolReply
 
-log = logging.getLogger("delta.registry")
-
-MAX_SESSIONS = 16
-"""Sessions of one connector beside its first, for principals or conversations; an idle one makes room."""
 STDERR_SHOWN = 4_096
 CLOSING = 1.0
 """Seconds to wait for a session's end to be seen after a call lost its answer."""
 MARGIN = 0.1
 """Seconds before the caller's deadline at which a write's outcome is said to be unknown."""
-
-
-_OnOpen = Callable[[DeltaClient, Session], Awaitable[None]]
-_OnState = Callable[[ConnectorState, str], None]
 
 
 class Upstream:
@@ -56,35 +43,24 @@ class Upstream:
         state_dir: Path,
     ) -> None:
         self.name = name
-        self._state_dir = state_dir
         self.config = config
-        self._listener = listener
-        self._slots = slots
         self._nursery = nursery
         self._secrets = ConnectorSecrets(config)
-        self._first: Session | None = None
-        self._more: dict[str, tuple[Session, trio.CancelScope]] = {}
+        self._sessions = Sessions(name, config, listener, slots, nursery, state_dir, self._secrets)
         self._open = 0
-        self._following: Following | None = None
 
     def start(self) -> None:
         """Start the first session, once."""
-        if self._first is None and not self.config.fault:
-            # Some servers list certain tools only to clients that can be asked: where some may be, they are listed.
-            able = tuple(calls.DECLARED) if self.config.session == "conversation" else ()
-            self._first = self._session(calls.declaration(able), "", "", self._introduced, self._state)
-            self._nursery.start_soon(self._first.run)
-        elif self.config.fault:
-            self._state(ConnectorState.FAILED, self.config.fault)
+        self._sessions.start()
 
     async def ready(self) -> None:
         """Wait until the first session is open. Raises `ConnectorFailed`, with the reason, where it cannot be
         opened."""
         self.start()
         try:
-            if self._first is None:
+            if self._sessions.first is None:
                 raise NotSent(f"{self.name} cannot be started: {self.config.fault}")
-            await self._first.client()
+            await self._sessions.first.client()
         except NotSent as error:
             raise ConnectorFailed(self._secrets.text(error.message), connector=self.name) from None
 
@@ -107,7 +83,7 @@ class Upstream:
         """
         async with self._place():
             try:
-                session = self._session_for(call)
+                session = self._sessions.of(call)
                 client: DeltaClient | None = None
                 with trio.move_on_at(call.deadline - MARGIN):
                     client = await session.client()
@@ -135,7 +111,7 @@ class Upstream:
             with trio.move_on_after(self.config.call_timeout) as limit:
                 for _ in range(2 if again else 1):
                     try:
-                        session = self._session_for(call)
+                        session = self._sessions.of(call)
                         client = await session.client()
                     except NotSent as error:
                         lost = lost or error
@@ -157,12 +133,11 @@ class Upstream:
 
     def shown(self) -> None:
         """A client was shown what the connector lists."""
-        if self._following is not None:
-            self._following.shown()
+        self._sessions.shown()
 
     def status(self, known: Connector) -> ServiceStatus:
         """Return the connector's health, that of its first session; `known` is how the catalogue has it."""
-        first = self._first
+        first = self._sessions.first
         client = first.current if first else None
         waiting = "" if first or known.detail else "it starts when it is first needed"
         return ServiceStatus(
@@ -181,7 +156,7 @@ class Upstream:
 
     async def _read(self, tool: str, arguments: Json, call: Call, limit: trio.CancelScope) -> ToolReply:
         try:
-            session = self._session_for(call)
+            session = self._sessions.of(call)
         except NotSent as error:
             return calls.failed(error)
         lost: McpError | None = None
@@ -242,102 +217,6 @@ class Upstream:
         bound = self.config.session == "conversation" and call.origin is not None
         return calls.questions(self.name, call) if bound else None
 
-    def _session_for(self, call: Call) -> Session:
-        self.start()
-        key = self._key(call)
-        if key is None:
-            if self._first is None:
-                raise NotSent(f"{self.name} cannot be started: {self.config.fault}")
-            return self._first
-        known = self._more.get(key)
-        if known is None:
-            self._make_room()
-            capabilities = call.origin.capabilities if call.origin else ()
-            each = self.config.session == "conversation" and call.origin is not None
-            conversation = call.origin.conversation if each and call.origin is not None else ""
-            session = self._session(
-                calls.declaration(capabilities), call.principal.id, conversation, self._joined, _ignore
-            )
-            session.bound = self.config.session == "conversation"
-            known = self._more[key] = (session, trio.CancelScope())
-            self._nursery.start_soon(self._run_more, *known)
-        return known[0]
-
-    def _key(self, call: Call) -> str | None:
-        """Whose session the call goes through; None is the first one. Principals are told apart everywhere."""
-        if self.config.fault or self.config.session == "shared":
-            return None
-        if self.config.session == "principal":
-            return call.principal.id
-        if call.origin is None:
-            return None
-        key = f"{call.principal.id} {call.origin.conversation}"
-        if self._listener.era(self.name) == "modern":
-            return key
-        # A legacy server is told once what its client can do; a modern client says it anew with every request.
-        return f"{key} {' '.join(call.origin.capabilities)}"
-
-    def _make_room(self) -> None:
-        if len(self._more) < MAX_SESSIONS:
-            return
-        idle = [key for key, (session, _) in self._more.items() if not (session.open_calls or session.watching)]
-        if not idle:
-            raise Overloaded(f"{self.name} has {MAX_SESSIONS} sessions in use", retry_after=1.0)
-        oldest = min(idle, key=lambda key: self._more[key][0].last_used)
-        self._more.pop(oldest)[1].cancel()
-
-    async def _run_more(self, session: Session, scope: trio.CancelScope) -> None:
-        with scope:
-            await session.run()
-
-    def _session(
-        self, capabilities: Json, principal: str, conversation: str, on_open: _OnOpen, on_state: _OnState
-    ) -> Session:
-        """Return a session. What it tells of resources concerns the principal and conversation that it belongs to."""
-
-        async def opened(client: DeltaClient) -> None:
-            await on_open(client, session)
-
-        session = Session(
-            self.name,
-            partial(self._remembering_era, capabilities),
-            self._slots,
-            self.config.start_timeout,
-            on_open=opened,
-            on_state=on_state,
-        )
-        session.on_updated = partial(self._listener.updated, self.name, principal, conversation)
-        return session
-
-    @asynccontextmanager
-    async def _remembering_era(self, capabilities: Json) -> AsyncGenerator[DeltaClient]:
-        """Open in the remembered era; where that fails, the next start finds it out anew."""
-        era = self._listener.era(self.name) or "auto"
-        opened = False
-        try:
-            place = (self._state_dir, self._secrets.add)
-            async with open_client(self.name, self.config, cast("Era", era), capabilities, *place) as client:
-                opened = True
-                yield client
-        except McpError:
-            if not opened:
-                self._listener.forget_era(self.name)
-            raise
-
-    async def _introduced(self, client: DeltaClient, session: Session) -> None:
-        """List the tools, and follow from now on what the connector lists."""
-        self._listener.opened(self.name, client)
-        following = self._following = Following(self.name, client, self._listener, self.config.start_timeout)
-        session.on_told = lambda method, _params: following.take(method)
-        self._listener.listed(self.name, await client.list_tools())
-        self._nursery.start_soon(session.attend, client, Listening(client, following.announced), following.run)
-
-    async def _joined(self, client: DeltaClient, session: Session) -> None:
-        """A session beside the first lists tools only to learn which arguments its headers repeat (spec 1.5)."""
-        if client.era == "modern" and self.config.url is not None:
-            await client.list_tools()
-        self._nursery.start_soon(session.attend, client, Listening(client, ()))
-
     async def watch(self, uri: str, call: Call, *, wanted: bool) -> None:
         """Begin, or with `wanted` false end, that the client behind `call` watches a resource.
 
@@ -345,7 +224,7 @@ class Upstream:
         """
         holder = f"{call.principal.id} {call.origin.conversation if call.origin else ''}"
         try:
-            session = self._session_for(call)
+            session = self._sessions.of(call)
             if not wanted:
                 await session.watching.unwatch(uri, holder)
                 return
@@ -357,12 +236,8 @@ class Upstream:
 
     async def forget_watchers(self) -> None:
         """Nobody watches anything of this connector any more."""
-        sessions = [session for session, _ in self._more.values()] + ([self._first] if self._first else [])
-        for session in sessions:
+        for session in list(self._sessions):
             await session.watching.clear()
-
-    def _state(self, state: ConnectorState, detail: str) -> None:
-        self._listener.health(self.name, state, self._secrets.text(detail))
 
     def _clean(self, reply: ToolReply) -> ToolReply:
         """Return the reply with words that may be stored and shown: without what the connector was given to keep, and
@@ -403,7 +278,3 @@ def _in_use(session: Session) -> Generator[None]:
     finally:
         session.open_calls -= 1
         session.last_used = trio.current_time()
-
-
-def _ignore(state: ConnectorState, detail: str) -> None:
-    """The connector's health is its first session's."""
