@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,18 @@ async def test_a_connector_that_cannot_be_started_says_why_at_once(tmp_path: Pat
     async with registry(tmp_path / "state", {"missing": missing}) as system:
         with trio.fail_after(20), pytest.raises(Exception, match="no-such-program"):
             await from_(system, Role.SANDBOX).ask(ReadTool("missing", "get_x", b"{}"))
+
+
+async def test_a_connector_that_breaks_on_another_sdk_is_told_how_to_get_its_own(
+    tmp_path: Path,
+) -> None:  # acceptance 41
+    program = "raise ImportError(\"cannot import name 'FastMCP' from 'mcp.server.fastmcp'\")"
+    broken = ConnectorConfig(command=sys.executable, args=("-c", program))
+    async with registry(tmp_path / "state", {"broken": broken}) as system:
+        ref = await started(system)
+        status = await service_when(ref, "broken", lambda found: "stderr" in found.detail)
+    assert "cannot import name 'FastMCP'" in status.detail
+    assert status.detail.endswith("uvx --with 'mcp<2' PACKAGE`.")
 
 
 async def test_unknown_names_come_with_the_nearest(tmp_path: Path) -> None:

@@ -382,3 +382,24 @@ def test_a_suggested_name_can_always_be_used(name: str) -> None:
     assert fault_of(identifier(name)) == ""
     assert fault_of(name) != ""
     assert identifier(name) not in RESERVED
+
+
+@pytest.mark.parametrize("more", ["", "cwd = '/tmp'", "env = {A = 'b'}"])
+def test_a_program_that_only_the_login_shell_finds_is_found_and_gets_its_path(place: Place, more: str) -> None:
+    """acceptance 39."""
+    tools = place.home / "tools"
+    tools.mkdir()
+    for name, text in (
+        ("serve", "#!/bin/sh\n"),
+        ("shell", f'#!/bin/sh\necho Welcome; PATH=$PATH:{tools}; eval "$2"\n'),
+    ):
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    config = f'[connectors.x]\ncommand = "serve"\n{more}'
+    found = place.toml(config, PATH="/usr/bin:/bin", SHELL=str(tools / "shell")).config.connectors["x"]
+    assert (found.fault, found.env["PATH"]) == ("", f"/usr/bin:/bin:{tools}")
+    for shell in ("", "shell", "/no/such/shell", "/bin/false"):
+        found = place.toml(config, PATH="/usr/bin:/bin", SHELL=shell).config.connectors["x"]
+        assert "is on no folder of PATH (/usr/bin:/bin)" in found.fault
+    with_own = '[connectors.x]\ncommand = "serve"\nenv = {PATH = "/bin"}'
+    assert place.toml(with_own, SHELL=str(tools / "shell")).config.connectors["x"].fault

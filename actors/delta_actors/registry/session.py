@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 
@@ -35,6 +36,10 @@ RETRY_ASKED = 5.0
 """Seconds after a failed start before a call may have it tried again."""
 DETAIL = 2_000
 
+_BROKEN_IMPORT = re.compile(r"\b(?:ImportError|ModuleNotFoundError|AttributeError)\b[^\n]*\bmcp\b")
+_OLD_SDK = (
+    "It may be written for an older `mcp` package than it got: give it its own, as in `uvx --with 'mcp<2' PACKAGE`."
+)
 _DOWN = frozenset({ConnectorState.BACKOFF, ConnectorState.FAILED})
 
 Opener = Callable[[], AbstractAsyncContextManager[DeltaClient]]
@@ -266,4 +271,5 @@ def _detail(reason: str, stderr: str) -> str:
     """The reason with the end of stderr, as people may see it."""
     tail = "\n".join(stderr.strip().splitlines()[-5:])
     text = f"{reason}\nIts stderr ends with:\n{tail}" if tail else reason
-    return visible(text)[0][-DETAIL:]
+    hint = f"\n{_OLD_SDK}" if _BROKEN_IMPORT.search(text) else ""
+    return visible(text)[0][-DETAIL:] + hint

@@ -5,10 +5,7 @@ A connector that cannot start keeps its place and carries the reason in `fault`;
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -17,7 +14,8 @@ from delta_protocol.catalogue.model import Mode
 from delta_protocol.config import ConnectorConfig, OAuthConfig
 from delta_supervisor.load.expand import Expander, Missing
 from delta_supervisor.load.names import fault_of, identifier
-from delta_supervisor.load.shape import ConfigurationError, nearest
+from delta_supervisor.load.programs import Programs
+from delta_supervisor.load.shape import ConfigurationError
 
 SECRETS = ("client_secret", "private_key", "idp_client_secret")
 """The keys of `oauth` that are secrets."""
@@ -73,18 +71,14 @@ def _check_oauth(path: str, connector: ConnectorConfig, oauth: OAuthConfig, wher
     raise ConfigurationError(f"{problem} [{where}]", path=f"{path}.oauth")
 
 
-def resolve(
-    name: str, connector: ConnectorConfig, expander: Expander, environment: Mapping[str, str]
-) -> ConnectorConfig:
+def resolve(name: str, connector: ConnectorConfig, expander: Expander, programs: Programs) -> ConnectorConfig:
     """Return the connector with nothing left to look up, or with `fault` saying what is missing."""
     if not connector.enabled:
         return connector
     try:
-        expanded = _expand(f"connectors.{name}", connector, expander)
-        _find_program(f"connectors.{name}", expanded, environment)
+        return programs.found(f"connectors.{name}", _expand(f"connectors.{name}", connector, expander))
     except Missing as missing:
         return msgspec.structs.replace(connector, fault=str(missing))
-    return expanded
 
 
 def _expand(path: str, connector: ConnectorConfig, expander: Expander) -> ConnectorConfig:
@@ -113,33 +107,6 @@ def _expand_oauth(path: str, oauth: OAuthConfig, expander: Expander) -> OAuthCon
             if value is not None
         },
     )
-
-
-def _find_program(path: str, connector: ConnectorConfig, environment: Mapping[str, str]) -> None:
-    if connector.cwd is not None and not os.path.isdir(connector.cwd):
-        raise Missing(f"`{path}.cwd` is {connector.cwd}, which is no folder")
-    if connector.command is None:
-        return
-    search = connector.env.get("PATH", environment.get("PATH", os.defpath))
-    command = connector.command
-    if os.sep in command and not os.path.isabs(command) and connector.cwd:
-        command = os.path.join(connector.cwd, command)
-    if shutil.which(command, path=search) is None:
-        known = [] if os.sep in command else _programs(search)
-        near = nearest(command, known) if known else ""
-        hint = near if near.startswith(" (did") else ""
-        where = "does not exist or cannot be run" if os.sep in command else f"is on no folder of PATH ({search})"
-        raise Missing(f"`{path}.command`: the program {command!r} {where}{hint}; install it or give its full path")
-
-
-def _programs(search: str) -> list[str]:
-    names: set[str] = set()
-    for folder in search.split(os.pathsep):
-        try:
-            names.update(entry.name for entry in os.scandir(folder or "."))
-        except OSError:
-            continue
-    return list(names)
 
 
 def built_in(state_dir: Path, workspace: Path, home: Path) -> tuple[dict[str, ConnectorConfig], list[str]]:

@@ -19,6 +19,7 @@ from delta_supervisor.load import connectors as ready
 from delta_supervisor.load.auth import check_auth, resolve_auth
 from delta_supervisor.load.clients import read_client_file
 from delta_supervisor.load.expand import Expander
+from delta_supervisor.load.programs import Programs
 from delta_supervisor.load.shape import ConfigurationError, Shaper, dotted, nearest
 from delta_supervisor.load.shape import Path as Keys
 from delta_supervisor.places import config_file, default_state_dir
@@ -129,8 +130,9 @@ def load(flags: Flags, environment: Mapping[str, str], workspace: Path) -> Loade
         for name in built_in:
             sources.origins.setdefault(("connectors", name), "built in")
         config = msgspec.structs.replace(config, connectors={**built_in, **config.connectors})
+    programs = Programs(environment)
     resolved = {
-        name: ready.resolve(name, connector, _expander(name, sources, environment, workspace), environment)
+        name: ready.resolve(name, connector, _expander(name, sources, environment, workspace), programs)
         for name, connector in config.connectors.items()
     }
     origins = {dotted(keys): origin for keys, origin in sources.origins.items()}
