@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from delta_actors.mcp import DeltaClient, DeltaServer, connect
 
@@ -88,3 +89,18 @@ def test_the_guides_servers_can_be_made_as_written(code: str) -> None:
     # Annotations are looked up in the code's own names, so it inherits no `annotations` future from here.
     exec(compile(code, str(GUIDE), "exec", dont_inherit=True), names)
     assert isinstance(names["server"], DeltaServer)
+
+
+async def test_the_embedded_server_shows_the_application_that_it_runs_in() -> None:
+    program = [sys.executable, str(EXAMPLES / "embedded_server.py"), "0"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = (await trio.to_thread.run_sync(process.stdout.readline)).split()[1]
+            async with connect(url) as client:
+                assert float((await call(client, "mean", last=1))[0]) >= 0
+                assert (await call(client, "measure_every", seconds=0.01))[1]
+                assert await call(client, "measure_every", seconds=0.1) == ("measures every 0.1 s", False)
+                assert b"application/json" in await client.read_resource("station://latest")
+        finally:
+            process.terminate()
