@@ -173,6 +173,12 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gzip: bool = True
     takes_gzip: bool = False
     session_idle: Seconds = 3600.0
+    patience: Seconds = 5.0
+    """How long an answer may stay silent before it becomes an event stream, which shows every `keep_alive` that it is
+    there."""
+    keep_alive: Interval = 15.0
+    connections: Amount = 4096
+    """Open at once, idle ones included; more wait to be accepted."""
 
 
 class IntrospectionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -3,11 +3,14 @@
 import sys
 from pathlib import Path
 
+import httpx
 import trio
 
-from delta_protocol.config import ConnectorConfig, LimitsConfig, StackConfig
+from delta_protocol.config import ConnectorConfig, HttpConfig, LimitsConfig, StackConfig
 from delta_protocol.wire.message import Role
 from tests.gateway.house import open_house, tickets
+from tests.mcp.samples import modern
+from tests.mcp.web import events, routing
 
 
 async def test_a_program_past_the_deadline_is_answered_in_time_and_changes_nothing(tmp_path: Path) -> None:
@@ -76,3 +79,14 @@ async def test_a_journal_that_died_gives_a_typed_answer_and_then_works_again(tmp
             with trio.fail_after(30):
                 while (await client.call("delta", code="return 1;")).is_error:
                     await trio.sleep(0.1)
+
+
+async def test_a_long_answer_over_http_becomes_a_stream_as_soon_and_as_lively_as_configured(tmp_path: Path) -> None:
+    config = StackConfig(http=HttpConfig(patience=0.05, keep_alive=0.05))
+    async with open_house(tmp_path, config) as house, httpx.AsyncClient(timeout=60) as http:
+        code = "await sleep(600); return 1"
+        message = modern(1, "tools/call", name="delta_read", arguments={"code": code})
+        answer = await http.post(house.url, json=message, headers=routing(message))
+    assert answer.headers["content-type"] == "text/event-stream"
+    assert answer.text.count("\n:") + answer.text.startswith(":") >= 3
+    assert events(answer)[-1]["result"]["structuredContent"]["returned"] == 1

@@ -162,6 +162,9 @@ class TransportActor(Actor):
             gzip=config.gzip,
             takes_gzip=config.takes_gzip,
             session_idle=config.session_idle,
+            patience=config.patience,
+            keep_alive=config.keep_alive,
+            connections=config.connections,
             graceful=self._grace,
         )
         await serve_http(self._server, [listener], settings, shutdown, self._access)
