@@ -141,6 +141,24 @@ async def test_a_question_that_gets_no_answer_cancels_the_task(
         assert server.said[-1] == "tasks/cancel"
 
 
+async def test_a_question_that_is_still_shown_after_its_answer_is_not_asked_again(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    asked: list[str] = []
+
+    async def answer(method: str, _params: Json) -> Json:
+        await trio.lowlevel.checkpoint()
+        asked.append(method)
+        return b"{}"
+
+    first, second = ({"method": f"m{number}", "params": {}} for number in (1, 2))
+    states = [task("input_required", inputRequests=shown) for shown in ({"a": first}, {"a": first, "b": second})]
+    server = Server(then(*states, states[1], task("completed", result={})))
+    await call_tool(server, CALL, on_task_question=answer)
+    assert asked == ["m1", "m2"]
+    assert server.said.count("tasks/update") == 2
+
+
 def legacy(result: Any, created: Any = None) -> Answers:
     def answer(method: str, params: dict[str, Any]) -> Any:
         match method:

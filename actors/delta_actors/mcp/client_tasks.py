@@ -181,14 +181,14 @@ async def _follow(
 ) -> Json:
     """Poll until the task has ended, answering what it asks and telling what it says."""
     task = _read(created)
-    said, count, asked = "", 0, False
+    said, count, asked, answered = "", 0, False, set[str]()
     async with _cancelling(following, task.task_id) as ended:
         # What creates a task may say that it has ended, but never how.
         while not asked or task.status not in FINAL:
             if on_progress is not None and task.status_message != said:
                 said, count = task.status_message, count + 1
                 await on_progress(float(count), None, said)
-            await _answer(following, task, on_question)
+            await _answer(following, task, on_question, answered)
             if task.status not in FINAL:
                 wait = _POLL if task.poll_interval_ms is None else task.poll_interval_ms / 1e3
                 await trio.sleep(min(max(wait, _SHORTEST_POLL), _LONGEST_POLL))
@@ -230,11 +230,12 @@ async def _get(following: _Following, task: _Task) -> _Task:
         await trio.sleep(_POLL)
 
 
-async def _answer(following: _Following, task: _Task, on_question: OnQuestion | None) -> None:
-    if not task.input_requests:
-        return
+async def _answer(following: _Following, task: _Task, on_question: OnQuestion | None, answered: set[str]) -> None:
+    """Answer what the task asks, each key once: none is used again, and one that is still shown is on its way."""
     answers: dict[str, Raw] = {}
     for key, asked in task.input_requests.items():
+        if key in answered:
+            continue
         if on_question is None:
             raise NoReply(f"the task asks {asked.method}, which nobody here answers")
         try:
@@ -242,6 +243,9 @@ async def _answer(following: _Following, task: _Task, on_question: OnQuestion | 
         except (ClientCannot, RpcError) as error:
             # There is no way to tell a task that its question gets no answer, but to cancel it.
             raise NoReply(f"the task asks {asked.method} and gets no answer: {error.message}") from None
+    if not answers:
+        return
+    answered.update(answers)
     try:
         await following.request("tasks/update", task.task_id, inputResponses=answers)
     except (RpcError, NotSent) as error:
