@@ -142,7 +142,8 @@ class Conversations:
     def name(self, principal: Principal, client: str) -> str:
         """Return the conversation that a request of this client belongs to now."""
         key, now = (principal.id, client), trio.current_time()
-        name, last = self._names.pop(key, (_first(*key), now))
+        known = self._names.pop(key, None)
+        name, last = (_first(*key), now) if known is None else known
         if now - last > self._idle:
             name = f"m_{secrets.token_hex(8)}"
         self._names[key] = (name, now)

@@ -124,10 +124,12 @@ def body_too_large(max_body: int) -> HttpRefusal:
 
 def era_of_post(message: Message, headers: Headers) -> Era:
     """Return which era's ladder a posted message climbs: the body decides, the header where the body claims nothing."""
-    if isinstance(message, Request | Notification) and incoming.claimed_version(message) is not None:
-        return "modern"
     version = headers.get(versions.HEADER_VERSION)
-    return "legacy" if version is None or version in versions.LEGACY_VERSIONS else "modern"
+    if version is not None and version not in versions.LEGACY_VERSIONS:
+        # Whatever the body claims.
+        return "modern"
+    claims = isinstance(message, Request | Notification) and incoming.claimed_version(message) is not None
+    return "modern" if claims else "legacy"
 
 
 def accept_modern(request: Request, headers: Headers) -> IncomingCall:
