@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -124,3 +126,32 @@ def test_a_server_of_delta_mcp_is_spoken_to_in_its_own_way_where_that_is_asked_f
     refused = shell("list", "--era", "delta-mcp", "ws://127.0.0.1:1/x")
     assert (refused.returncode, "over a WebSocket" in refused.stderr) == (64, True)
     assert "cannot be reached" in shell("list", "ws://127.0.0.1:1/x").stderr
+
+
+class Guarded(BaseHTTPRequestHandler):
+    """A server that knows no token."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        body = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"who are you?"}}'
+        self.send_response(401)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_server_that_wants_a_token_is_no_stranger_to_the_protocol() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Guarded) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            told = shell("list", f"http://127.0.0.1:{server.server_port}/mcp")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert told.returncode == 2
+    assert "HTTP 401: who are you?; give a token: --header 'Authorization=Bearer TOKEN'" in told.stderr

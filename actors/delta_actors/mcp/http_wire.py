@@ -169,7 +169,7 @@ async def _read_response(
         return
     body = await read_bounded(response, post.max_body if response.status_code == 200 else ERROR_BODY)
     answer = _response_in(body, response.headers.get("content-type", ""))
-    if response.status_code in (429, 503):
+    if response.status_code in (401, 429, 503):
         raise _refused(response, answer, body)
     if response.status_code == 400 and post.in_session and (answer is None or answer.id is None):
         refusal = _said(answer, body).lower()

@@ -18,7 +18,15 @@ from delta_protocol.catalogue import notation
 from delta_protocol.catalogue.notation import Level
 from delta_protocol.catalogue.visible import one_line
 from delta_protocol.codecs import exact_json
-from delta_protocol.errors import ActorUnavailable, DeadlineExceeded, DeltaError, Invalid, NotFound, ProtocolViolation
+from delta_protocol.errors import (
+    ActorUnavailable,
+    DeadlineExceeded,
+    DeltaError,
+    Invalid,
+    NotFound,
+    ProtocolViolation,
+    Refused,
+)
 from delta_protocol.jsonrpc import Json
 from delta_protocol.mcp.errors import McpError, NotSent, RpcError
 from delta_protocol.nearest import nearest
@@ -69,8 +77,8 @@ class ServerView(msgspec.Struct, frozen=True):
 def use(target: Target, work: Callable[[DeltaClient], Awaitable[ResultT]]) -> ResultT:
     """Connect, do `work`, and leave nothing behind.
 
-    Raises `DeltaError`: `ActorUnavailable` where there was no connection, `DeadlineExceeded`, `Invalid` with the
-    server's own error, `ProtocolViolation` where its answer cannot be read.
+    Raises `DeltaError`: `Refused` without a good token, `ActorUnavailable` where there was no connection,
+    `DeadlineExceeded`, `Invalid` with the server's own error, `ProtocolViolation` where its answer cannot be read.
     """
 
     async def whole() -> ResultT:
@@ -90,6 +98,8 @@ def _told(error: McpError) -> DeltaError:
     match error:
         case RpcError():
             return Invalid(f"the server says: {error.message} ({error.code})", what="server", rpc=error.code)
+        case NotSent(status=401):
+            return Refused(f"{error.message}; give a token: --header 'Authorization=Bearer TOKEN'")
         case NotSent():
             return ActorUnavailable(error.message)
         case _:
