@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 import time
+import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
 from delta_actors.journal.sqlite import SqliteStore
-from delta_actors.journal.store import CallRecord, Move, Record
-from delta_protocol.changes.model import CallState, DeltaState
+from delta_actors.journal.store import CallRecord, Fixed, Move, Record
+from delta_protocol.changes.model import CallState, DeltaState, Plan, PlannedCall, Reversibility, Value
 from delta_protocol.changes.steps import CallChange
 from delta_protocol.errors import Internal, NotFound, Refused
 
@@ -84,6 +86,33 @@ async def test_a_file_of_a_newer_program_is_refused(tmp_path: Path) -> None:
     db.close()
     with pytest.raises(Refused, match="written by a newer program"):
         SqliteStore(path)
+
+
+async def test_deltas_of_an_older_program_are_read_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    calls = tuple(
+        PlannedCall(number, "tickets", "update_ticket", Value(b"{}"), Reversibility.R1, "T-1", line=3)
+        for number in (1, 2)
+    )
+    made = msgspec.structs.replace(record("d_old"), fixed=Fixed(code="1", plan=Plan(7, calls, hash="h"), redacted=True))
+    store = SqliteStore(path)
+    await store.insert(made)
+    await store.close()
+    with sqlite3.connect(path) as db:
+        ((packed,),) = db.execute("SELECT fixed FROM delta").fetchall()
+        fixed = msgspec.msgpack.decode(zlib.decompress(packed))
+        # Schema 1 had one read, or none.
+        for call, read in zip(fixed[5][1], (["get_ticket", [b"{}", []], []], None), strict=True):
+            call[15] = read
+        db.execute("UPDATE delta SET fixed = ?", (zlib.compress(msgspec.msgpack.encode(fixed)),))
+        db.execute("PRAGMA user_version = 1")
+    db.close()
+    for _ in range(2):
+        store = SqliteStore(path)
+        kept = await store.get("d_old")
+        await store.close()
+        assert kept is not None
+        assert kept.fixed == made.fixed
 
 
 async def test_events_cannot_be_changed(tmp_path: Path) -> None:

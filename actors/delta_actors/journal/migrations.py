@@ -5,10 +5,32 @@ at.
 from __future__ import annotations
 
 import sqlite3
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 from delta_protocol.errors import Refused
 
-STEPS: tuple[str, ...] = (
+_PLAN, _CALLS, _BEFORE_FROM = 5, 1, 15
+"""Places in the arrays that schema 1 stored."""
+
+
+def _forget_reads(connection: sqlite3.Connection) -> None:
+    """Leave out what each stored call said of the read for its before-image: one then, a list of them now.
+
+    It only served until the plan was stored.
+    """
+    for row, packed in connection.execute("SELECT id, fixed FROM delta").fetchall():
+        fixed: list[Any] = msgspec.msgpack.decode(zlib.decompress(packed))
+        for call in fixed[_PLAN][_CALLS]:
+            del call[_BEFORE_FROM:]
+        kept = zlib.compress(msgspec.msgpack.encode(fixed), 1)
+        connection.execute("UPDATE delta SET fixed = ? WHERE id = ?", (kept, row))
+
+
+STEPS: tuple[str | Callable[[sqlite3.Connection], None], ...] = (
     """
     CREATE TABLE delta (
         id TEXT PRIMARY KEY,
@@ -61,6 +83,7 @@ STEPS: tuple[str, ...] = (
     CREATE TRIGGER event_is_append_only BEFORE UPDATE ON event
     BEGIN SELECT RAISE(ABORT, 'events are never changed'); END;
     """,
+    _forget_reads,
 )
 
 
@@ -74,4 +97,14 @@ def migrate(connection: sqlite3.Connection) -> None:
             schema=version,
         )
     for number, step in enumerate(STEPS[version:], version + 1):
-        connection.executescript(f"BEGIN IMMEDIATE; {step} PRAGMA user_version = {number}; COMMIT;")
+        if isinstance(step, str):
+            connection.executescript(f"BEGIN IMMEDIATE; {step} PRAGMA user_version = {number}; COMMIT;")
+            continue
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            step(connection)
+            connection.execute(f"PRAGMA user_version = {number}")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
